@@ -1,0 +1,1 @@
+"""The ``workbench`` command: one file per subcommand."""
