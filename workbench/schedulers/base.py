@@ -95,6 +95,7 @@ class Scheduler:
     needs_confidence: bool = True
     synchronous: bool = True  # needs this step's confidences on the host before verification
     lag: int = 0  # how many steps back its view of the past begins; 0: it looks at none
+    history: int = 0  # how many steps back the past is kept; less than lag means lag
 
     def draft_length(self, view: View) -> int:
         """How many tokens to draft per request, 0..γ. 0 skips the drafter."""

@@ -1,0 +1,85 @@
+"""What an engine remembers of earlier steps, and only from ``lag`` steps back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class History:
+    """Ring over the last ``depth`` steps; rows live in the request's slot.
+
+    A slot given to a new request forgets its former tenant, so that no scheduler sees the
+    survivals of another request.
+    """
+
+    def __init__(self, depth: int, slots: int, block_size: int, lag: int):
+        self.depth, self.lag = depth, max(lag, 1)
+        self.step = 0  # number of the step being planned
+        self._stamp = np.full((depth, slots), -1, np.int64)  # step that wrote the row
+        self._survival = np.zeros((depth, slots, block_size))
+        self._verified = np.zeros((depth, slots), np.int64)
+        self._accepted = np.zeros((depth, slots), np.int64)
+        self._seconds = np.full(depth, np.nan)
+
+    def forget(self, slot: int) -> None:
+        """Clear the slot's rows: a new request moves in."""
+        self._stamp[:, slot] = -1
+
+    def record(self, slots, survival, verified, accepted, seconds: float) -> None:
+        """Close the current step: rows of its decoding requests, and its duration."""
+        if self.depth:
+            place = self.step % self.depth
+            if len(slots):
+                self._stamp[place, slots] = self.step
+                self._survival[place, slots] = 1.0 if survival is None else survival
+                self._verified[place, slots] = verified
+                self._accepted[place, slots] = accepted
+            self._seconds[place] = seconds
+        self.step += 1
+
+    def of(self, slots: np.ndarray) -> Rows:
+        """The past as seen by the requests in ``slots`` [R]."""
+        return Rows(self, slots)
+
+
+class Rows:
+    """``schedulers.base.Past`` for one step."""
+
+    __slots__ = ("_history", "_slots")
+
+    def __init__(self, history: History, slots: np.ndarray):
+        self._history, self._slots = history, slots
+
+    def _place(self, lag: int) -> tuple[int, np.ndarray]:
+        history = self._history
+        if not history.lag <= lag <= history.depth:
+            raise ValueError(
+                f"the past is visible from {history.lag} to {history.depth} steps back, not {lag}; "
+                "set the scheduler's `lag` and `history`"
+            )
+        place = (history.step - lag) % history.depth
+        return place, history._stamp[place, self._slots] == history.step - lag
+
+    def survival(self, lag: int, missing: float = 1.0) -> np.ndarray:
+        """Survivals [R, γ]; rows without a round in that step are ``missing`` throughout."""
+        place, present = self._place(lag)
+        rows = self._history._survival[place, self._slots]
+        if not present.all():
+            rows[~present] = missing
+        return rows
+
+    def verified(self, lag: int) -> np.ndarray:
+        """ℓ [R], −1 where the request had no round."""
+        place, present = self._place(lag)
+        return np.where(present, self._history._verified[place, self._slots], -1)
+
+    def accepted(self, lag: int) -> np.ndarray:
+        """Accepted drafts [R], −1 where the request had no round."""
+        place, present = self._place(lag)
+        return np.where(present, self._history._accepted[place, self._slots], -1)
+
+    def step_seconds(self, lag: int) -> float:
+        """Seconds of that step, NaN before the first."""
+        place, _ = self._place(lag)
+        history = self._history
+        return float(history._seconds[place]) if history.step >= lag else float("nan")

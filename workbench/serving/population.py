@@ -1,0 +1,144 @@
+"""The recorded requests of an arm's traces as one set of flat arrays, and the order they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from workbench.errors import InputError
+from workbench.traces import Trace, densify
+
+
+@dataclass(frozen=True)
+class Population:
+    """N recorded requests with A anchors in all; request r owns rows ``row_start[r]`` onwards.
+
+    Row ``row_start[r] + i`` is the block drafted when output token i of request r is the anchor.
+    """
+
+    traces: tuple[Trace, ...]
+    trace_of: np.ndarray  # [N] index into traces
+    prompt: np.ndarray  # int64 [N] prompt tokens
+    output: np.ndarray  # int64 [N] output tokens, the one that prefill produces included
+    arrival_s: np.ndarray  # float64 [N], NaN where the trace has none
+    row_start: np.ndarray  # int64 [N + 1]
+    accepted: np.ndarray  # [A] drafts that verification of the whole block accepts
+    confidence: np.ndarray | None  # float32 [A, γ]
+    drawn: np.ndarray | None  # bool [A]: outcome partly drawn, not recorded (coverage "rounds")
+
+    @property
+    def block_size(self) -> int:
+        """γ, the same for all traces of a population."""
+        return self.traces[0].header.block_size
+
+    @property
+    def temperature(self) -> float:
+        """The highest sampling temperature: the one that the lossless verdict has to hold for."""
+        return max(trace.header.temperature for trace in self.traces)
+
+    @property
+    def confidence_sees(self) -> str:
+        """``token`` if any trace's confidence depends on the token it judges, else ``prefix``."""
+        seen = {trace.header.confidence_sees for trace in self.traces}
+        return "token" if "token" in seen else "prefix"
+
+    @property
+    def dense(self) -> bool:
+        """Whether every anchor was recorded, so that replay can be exact."""
+        return all(trace.header.coverage == "dense" for trace in self.traces)
+
+    @cached_property
+    def shortest_path(self) -> np.ndarray:
+        """ℓ [A] of a path through the anchors with the fewest rounds to each request's end.
+
+        Dynamic programming from the end, all requests at once: with t tokens left to emit,
+        rounds(t) = 1 + min over ℓ ≤ accepted of rounds(t − ℓ − 1). Ties take the longest ℓ.
+        """
+        left = self.output - 1
+        width = self.block_size + 1
+        rounds = np.zeros((width, len(left)), np.int64)  # ring over t
+        best = np.zeros(len(self.accepted), np.int64)
+        for t in range(1, int(left.max(initial=0)) + 1):
+            alive = np.flatnonzero(left >= t)
+            row = self.row_start[alive] + left[alive] - t
+            reach = np.minimum(self.accepted[row].astype(np.int64), t - 1)
+            fewest = np.full(len(alive), np.iinfo(np.int64).max)
+            length = np.zeros(len(alive), np.int64)
+            for drafts in range(min(self.block_size, t - 1) + 1):
+                candidate = rounds[(t - drafts - 1) % width, alive]
+                better = (drafts <= reach) & (candidate <= fewest)
+                fewest = np.where(better, candidate, fewest)
+                length = np.where(better, drafts, length)
+            rounds[t % width, alive] = fewest + 1
+            best[row] = length
+        return best
+
+
+def build_population(traces: Sequence[Trace], rng: np.random.Generator) -> Population:
+    """Join traces of one block size; coverage "rounds" is made dense with ``rng`` (design §3)."""
+    gamma = traces[0].header.block_size
+    for trace in traces[1:]:
+        if trace.header.block_size != gamma:
+            raise InputError(
+                f"block_size {trace.header.block_size} differs from {gamma} of {traces[0].name}",
+                file=trace.name,
+                place="line 1: block_size",
+                mend="mix traces of one block size",
+            )
+    dense, drawn = zip(*(densify(trace, rng) for trace in traces), strict=True)
+    if len({trace.confidence is None for trace in dense}) > 1:
+        without = next(trace.name for trace in dense if trace.confidence is None)
+        raise InputError(
+            "has no confidences while another trace has them",
+            file=without,
+            mend="mix traces that all carry confidence, or none",
+        )
+    starts, rows = [np.zeros(1, np.int64)], 0
+    for trace in dense:
+        starts.append(trace.row_start[1:].astype(np.int64) + rows)
+        rows += int(trace.row_start[-1])
+
+    def joined(name: str, dtype=None) -> np.ndarray:
+        parts = [getattr(trace, name) for trace in dense]
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return whole if dtype is None else whole.astype(dtype)
+
+    counts = [len(trace.ids) for trace in dense]
+    return Population(
+        traces=tuple(traces),
+        trace_of=np.repeat(np.arange(len(counts)), counts),
+        prompt=joined("prompt_tokens", np.int64),
+        output=joined("output_tokens", np.int64),
+        arrival_s=joined("arrival_s"),
+        row_start=np.concatenate(starts),
+        accepted=joined("accepted"),
+        confidence=None if dense[0].confidence is None else joined("confidence"),
+        drawn=np.concatenate(drawn) if any(mask.any() for mask in drawn) else None,
+    )
+
+
+def request_order(
+    population: Population, weights: np.ndarray, requests: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Population index [requests] of each request in order of issue.
+
+    Each request's trace is drawn by ``weights`` [traces]; inside a trace, requests come in seeded
+    shuffles, each used once before any is used again.
+    """
+    weights = np.asarray(weights, float) / np.sum(weights)
+    choice = (
+        np.zeros(requests, np.int64)
+        if len(weights) == 1
+        else rng.choice(len(weights), size=requests, p=weights)
+    )
+    order = np.empty(requests, np.int64)
+    for index in range(len(weights)):
+        mine = np.flatnonzero(population.trace_of == index)
+        places = np.flatnonzero(choice == index)
+        passes = -(-len(places) // len(mine))
+        shuffled = np.concatenate([rng.permutation(mine) for _ in range(passes)] or [mine[:0]])
+        order[places] = shuffled[: len(places)]
+    return order
