@@ -23,7 +23,9 @@ Reads = Literal["nothing", "prefix", "block", "outcomes"]
 """What a decision about draft token k may depend on, of this step and this request's block:
 
 - ``nothing``: no confidence of this step.
-- ``prefix``: confidences c_1..c_k of its own block (and anything of other requests).
+- ``prefix``: confidences c_1..c_k of its own block, and of other blocks those of tokens that come
+  before it in the order of admission (two requests that read each other's later tokens are each
+  unbiased but correlated, which the audit finds).
 - ``block``: confidences after position k too.
 - ``outcomes``: what verification will accept.
 """
@@ -42,7 +44,7 @@ class Past(Protocol):
         """ℓ [R] of today's requests ``lag`` steps ago; −1 where the request had no round."""
 
     def accepted(self, lag: int) -> np.ndarray:
-        """Accepted drafts [R] of today's requests ``lag`` steps ago; −1 where there was no round."""
+        """Accepted drafts [R] of today's requests ``lag`` steps ago; −1 where it had no round."""
 
     def step_seconds(self, lag: int) -> float:
         """Duration of the step ``lag`` steps ago; NaN before the first."""
@@ -68,7 +70,7 @@ class View:
     context: np.ndarray  # [R] tokens in each request's KV cache, the anchor included
     prefill_tokens: int  # prompt tokens that share the step
     step_seconds: Callable[[int], np.ndarray]
-    """step_seconds(n) -> [n + 1]: believed seconds of this step with 0..n drafts verified in all."""
+    """step_seconds(n) -> [n + 1]: believed seconds of this step when 0..n drafts are verified."""
     past: Past
     confidence: np.ndarray | None = None  # [R, γ] conditional c_k, calibrated; None before drafting
     draft_length: int = 0  # drafts that were made per request; ℓ may not exceed it
@@ -95,6 +97,7 @@ class Scheduler:
     needs_confidence: bool = True
     synchronous: bool = True  # needs this step's confidences on the host before verification
     lag: int = 0  # how many steps back its view of the past begins; 0: it looks at none
+    history: int = 0  # the furthest step back that it looks at, where that is more than ``lag``
     history: int = 0  # how many steps back the past is kept; less than lag means lag
 
     def draft_length(self, view: View) -> int:

@@ -1,0 +1,39 @@
+"""DSpark's production form: the budget from older confidences, admission by current ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.errors import InputError
+from workbench.schedulers.admission import admit, candidates, global_search, throughput
+from workbench.schedulers.base import Scheduler, View
+
+DEFAULT_LAG = 2
+
+
+class TopK(Scheduler):
+    """``topk:lag``: asynchronous dynamic top-k (DSpark, section 5.2).
+
+    The budget K, in drafts, is the argmax of Θ over the survivals of ``lag`` engine steps ago for
+    today's requests; a request without that row counts with survival 1. The K candidates with the
+    highest current survival are verified. The host needs no confidence of this step.
+    """
+
+    reads = "prefix"
+    synchronous = False
+
+    def __init__(self, lag: int = DEFAULT_LAG):
+        """Raises InputError for a lag below 1: this step's own confidences bias the output."""
+        if lag < 1:
+            raise InputError(
+                f"topk cannot plan with a lag of {lag}",
+                place="--scheduler",
+                mend="the lag is at least 1 step; `global` searches this step's confidences",
+            )
+        self.lag = lag
+        self.name = "topk" if lag == DEFAULT_LAG else f"topk:{lag}"
+
+    def verify_lengths(self, view: View, survival: np.ndarray) -> np.ndarray:
+        older = candidates(view.past.survival(self.lag, missing=1.0)[:, : view.draft_length])
+        theta = throughput(older, view.requests, view.step_seconds(len(older)))
+        return admit(survival, global_search(theta), candidates(survival))
