@@ -1,6 +1,6 @@
 """Recorded traces of a drafter: reading, writing, filling gaps, statistics. Format: design §3."""
 
-from workbench.traces.dense import Dense, densify
+from workbench.traces.dense import Dense, densify, fill_gaps
 from workbench.traces.model import Header, Trace
 from workbench.traces.reading import read_trace
 from workbench.traces.rounds import Rounds, rounds_of
@@ -14,6 +14,7 @@ __all__ = [
     "Trace",
     "TraceStatistics",
     "densify",
+    "fill_gaps",
     "read_trace",
     "rounds_of",
     "trace_statistics",

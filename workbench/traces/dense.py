@@ -34,7 +34,13 @@ class Dense:
         return self.outcome_drawn | self.confidence_borrowed
 
 
-def densify(trace: Trace, rng: np.random.Generator) -> Dense:
+def densify(trace: Trace, rng: np.random.Generator) -> tuple[Trace, np.ndarray]:
+    """``fill_gaps`` for those who need one mask: the dense trace and its ``drawn``, bool [A]."""
+    dense = fill_gaps(trace, rng)
+    return dense.trace, dense.drawn
+
+
+def fill_gaps(trace: Trace, rng: np.random.Generator) -> Dense:
     """One row per output position 0..output_tokens − 2; a dense trace comes back as it is.
 
     An anchor d tokens after the start of a recorded row keeps that row's c_{d+1}..c_γ and its

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from workbench.traces.dense import Dense, densify
+from workbench.traces.dense import fill_gaps
 from workbench.traces.model import Trace
 from workbench.traces.rounds import judged, rounds_of
 
@@ -72,7 +72,7 @@ class TraceStatistics(msgspec.Struct, kw_only=True):
     anchors: int
     prompt_tokens: int
     output_tokens: int
-    arrivals: bool
+    arrivals: str  # "none", "all at 0" or "recorded"
     accepted_length: AcceptedLength
     domains: list[DomainStatistics]
     positions: list[PositionStatistics]
@@ -96,7 +96,7 @@ def trace_statistics(trace: Trace, seed: int = 0) -> TraceStatistics:
         anchors=int((trace.output_tokens - 1).sum()),
         prompt_tokens=int(trace.prompt_tokens.sum(dtype=np.int64)),
         output_tokens=int(trace.output_tokens.sum(dtype=np.int64)),
-        arrivals=bool(np.isfinite(trace.arrival_s).all()),
+        arrivals=_arrivals(trace),
         accepted_length=accepted_length(trace, np.random.default_rng(seed)),
         domains=_domains(trace),
         positions=[_position(trace, k) for k in range(1, trace.block_size + 1)],
@@ -105,7 +105,7 @@ def trace_statistics(trace: Trace, seed: int = 0) -> TraceStatistics:
 
 def accepted_length(trace: Trace, rng: np.random.Generator) -> AcceptedLength:
     """The accepted lengths of ``trace``; ``rng`` fills the gaps of a ``rounds`` trace."""
-    dense: Dense = densify(trace, rng)
+    dense = fill_gaps(trace, rng)
     replayed = rounds_of(dense.trace)
     counted = replayed.row[~replayed.reaches_end]
     drawn = int(dense.outcome_drawn[counted].sum())
@@ -125,6 +125,12 @@ def accepted_length(trace: Trace, rng: np.random.Generator) -> AcceptedLength:
         result.recorded_rounds = recorded.accepted_length(trace)
         result.mean_verified = _mean(trace.verified[recorded.row[~recorded.reaches_end]])
     return result
+
+
+def _arrivals(trace: Trace) -> str:
+    if np.isnan(trace.arrival_s).any():
+        return "none"
+    return "recorded" if trace.arrival_s.any() else "all at 0"
 
 
 def _domains(trace: Trace) -> list[DomainStatistics]:
