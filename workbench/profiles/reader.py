@@ -1,0 +1,172 @@
+"""Reading ``workbench.profile/1``: find the file, type it, hold it to the rules of the format."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from workbench.errors import InputError
+from workbench.files import resolve
+from workbench.profiles.document import Checks, convert, read_object
+from workbench.profiles.profile import FORMAT, AttentionTable, Profile
+
+default_profile_name = "h200-qwen3-8b-bf16-dspark7"
+
+# table -> (its values, its axes); a file may nest the values no deeper than that
+_TABLES = {
+    "verify": ("seconds", ("batch_tokens",)),
+    "attention": ("seconds", ("requests", "context_tokens")),
+    "attention.mixed": ("seconds", ("requests", "context_tokens")),
+    "prefill": ("seconds", ("chunk_tokens", "context_tokens")),
+    "draft": ("seconds", ("requests", "tokens")),
+    "graphs.beyond": ("seconds", ("batch_tokens",)),
+    "mixed": ("seconds", ("prefill_tokens", "batch_tokens")),
+    "power": ("watts", ("batch_tokens",)),
+}
+
+
+def read_profile(name: str | os.PathLike = default_profile_name) -> Profile:
+    """Read a profile by path or by the name of a shipped one, with or without ``.json``.
+
+    Unknown fields are ignored (and kept in ``Profile.document``), except an axis: a table whose
+    values are nested deeper than its known axes is refused, since every value would be misread.
+    Raises InputError naming the file, the field, the problem and the mend.
+    """
+    path = resolve(name, "profiles", ("", ".json"))
+    return parse_profile(read_object(path), path)
+
+
+def parse_profile(document: dict[str, Any], path: str | os.PathLike) -> Profile:
+    """A profile from its JSON document; ``path`` is named in errors."""
+    found = document.get("format")
+    if found != FORMAT:
+        problem = "is missing" if found is None else f"is {found!r}"
+        mend = f'this version reads "{FORMAT}"'
+        raise InputError(problem, file=path, place="format", mend=mend)
+    for table, (values, axes) in _TABLES.items():
+        _refuse_unknown_axes(document, table, values, axes, path)
+    profile = convert({k: v for k, v in document.items() if k != "document"}, Profile, path)
+    profile.document = document
+    _check(profile, Checks(path))
+    return profile
+
+
+def _refuse_unknown_axes(document, table: str, values: str, axes: tuple[str, ...], path) -> None:
+    node: Any = document
+    for key in table.split("."):
+        node = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        return
+    depth, inner = 0, node.get(values)
+    while isinstance(inner, list):
+        depth, inner = depth + 1, inner[0] if inner else None
+    if depth <= len(axes):
+        return
+    others = [k for k, v in node.items() if isinstance(v, list) and k not in (*axes, values)]
+    named = f" (perhaps {', '.join(others)})" if others else ""
+    raise InputError(
+        f"has {depth} axes, one that this version does not know{named}",
+        file=path,
+        place=f"{table}.{values}",
+        mend=f"known are {' × '.join(axes)}: keep one slice of the others",
+    )
+
+
+def _check(profile: Profile, checks: Checks) -> None:
+    checks.require(bool(profile.name.strip()), "name", "is empty", "give the profile a name")
+    gpus = profile.hardware.gpus
+    checks.require(gpus >= 1, "hardware.gpus", f"is {gpus}", "a replica has at least 1")
+    if profile.hardware.power_limit_w is not None:
+        checks.number("hardware.power_limit_w", profile.hardware.power_limit_w, positive=True)
+    if profile.drafter is not None and profile.drafter.block_size is not None:
+        size = profile.drafter.block_size
+        checks.require(size >= 1, "drafter.block_size", f"is {size}", "it is γ, at least 1")
+    verify = profile.verify
+    checks.axis("verify.batch_tokens", verify.batch_tokens)
+    _column(checks, "verify", verify)
+    checks.number("verify.reference_context", verify.reference_context)
+    _check_tables(profile, checks)
+    if profile.host is not None:
+        for field in profile.host.__struct_fields__:
+            checks.number(f"host.{field}", getattr(profile.host, field))
+    if profile.graphs is not None:
+        _check_graphs(profile, checks)
+    if profile.kv_cache is not None:
+        for field in ("capacity_tokens", "block_tokens", "bytes_per_token"):
+            value = getattr(profile.kv_cache, field)
+            if value is not None:
+                checks.number(f"kv_cache.{field}", value, positive=True)
+    if profile.power is not None:
+        power = profile.power
+        checks.axis("power.batch_tokens", power.batch_tokens)
+        checks.vector(
+            "power.watts", power.watts, "power.batch_tokens", power.batch_tokens, positive=True
+        )
+
+
+def _column(checks: Checks, field: str, table) -> None:
+    axis = f"{field}.batch_tokens"
+    checks.vector(f"{field}.seconds", table.seconds, axis, table.batch_tokens, positive=True)
+
+
+def _grid(
+    checks: Checks, field: str, table, rows: str, columns: str, least: int, positive: bool = False
+) -> None:
+    row_points, column_points = getattr(table, rows), getattr(table, columns)
+    checks.axis(f"{field}.{rows}", row_points)
+    checks.axis(f"{field}.{columns}", column_points, least)
+    checks.matrix(
+        f"{field}.seconds",
+        table.seconds,
+        (f"{field}.{rows}", row_points),
+        (f"{field}.{columns}", column_points),
+        positive=positive,
+    )
+
+
+def _check_tables(profile: Profile, checks: Checks) -> None:
+    if profile.attention is not None:
+        _grid(checks, "attention", profile.attention, "requests", "context_tokens", 0)
+        mixed = profile.attention.mixed
+        if isinstance(mixed, AttentionTable):
+            _grid(checks, "attention.mixed", mixed, "requests", "context_tokens", 0)
+        elif mixed is not None:
+            checks.number("attention.mixed", mixed)
+    if profile.prefill is not None:
+        _grid(checks, "prefill", profile.prefill, "chunk_tokens", "context_tokens", 0)
+    if profile.mixed is not None:
+        _grid(checks, "mixed", profile.mixed, "prefill_tokens", "batch_tokens", 1, positive=True)
+    draft = profile.draft
+    if draft is None:
+        return
+    _grid(checks, "draft", draft, "requests", "tokens", 1)
+    checks.number("draft.per_prefill_token_seconds", draft.per_prefill_token_seconds)
+    checks.number("draft.context_layers", draft.context_layers)
+    if draft.reference_context is not None:
+        checks.number("draft.reference_context", draft.reference_context)
+    if draft.context_layers:
+        known = profile.target.layers is not None and profile.target.layers >= 1
+        checks.require(
+            known,
+            "target.layers",
+            "is missing, and draft.context_layers is a share of it",
+            "give the target's number of layers",
+        )
+
+
+def _check_graphs(profile: Profile, checks: Checks) -> None:
+    graphs = profile.graphs
+    checks.axis("graphs.batch_tokens", graphs.batch_tokens)
+    if graphs.requests is not None:
+        checks.axis("graphs.requests", graphs.requests)
+    if graphs.beyond is None:
+        return
+    checks.axis("graphs.beyond.batch_tokens", graphs.beyond.batch_tokens)
+    first, last = graphs.beyond.batch_tokens[0], graphs.batch_tokens[-1]
+    checks.require(
+        first > last,
+        "graphs.beyond.batch_tokens[0]",
+        f"{first} is not past the last captured size {last}",
+        "give eager steps past it only",
+    )
+    _column(checks, "graphs.beyond", graphs.beyond)
