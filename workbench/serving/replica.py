@@ -14,8 +14,7 @@ import numpy as np
 
 from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost
-from workbench.schedulers import Scheduler, checked
-from workbench.schedulers.base import Outcomes, View
+from workbench.schedulers import Outcomes, Scheduler, View, checked, checked_draft_length
 from workbench.serving.history import History
 from workbench.serving.metrics import Recorder
 from workbench.serving.population import Population
@@ -84,6 +83,8 @@ class Replica:
         self.anchor = np.zeros(slots, np.int64)  # output index of the anchor
         self.row = np.zeros(slots, np.int64)  # the anchor's row in the population
         self.decoding = np.zeros(0, np.int64)  # slots, in order of admission
+        self.admitted = 0  # requests that entered with the step being planned
+        self.drafts = scheduler.name != "none"  # whether prefill feeds a drafter
         self.history = History(
             max(scheduler.history, scheduler.lag), slots, population.block_size, scheduler.lag
         )
@@ -95,7 +96,8 @@ class Replica:
 
     def admit(self) -> None:
         """Move waiting requests into free slots, first come first served."""
-        while self.waiting and self.free:
+        self.admitted = min(len(self.waiting), len(self.free))
+        for _ in range(self.admitted):
             serial, slot = self.waiting.popleft(), self.free.pop()
             request = self.source[serial]
             self.serial[slot] = serial
@@ -137,7 +139,7 @@ class Replica:
         )
         fits = min(gamma, budget // running - 1)  # drafts per request that the budget leaves room for
         self._price_view(view, self._chunks(budget - running * (1 + fits)), fits)
-        drafts = min(int(scheduler.draft_length(view)), fits)
+        drafts = min(checked_draft_length(scheduler, view), fits)
         chunks = self._chunks(budget - running * (1 + drafts))
         if drafts <= 0:
             return self._priced(slots, 0, chunks, None, view)
@@ -178,21 +180,25 @@ class Replica:
 
     def _priced(self, slots, drafts, chunks, survival, view, lengths=None) -> Step:
         """The step with its true price and its recorded outcome."""
-        running, cost = len(slots), self.cost
+        running = len(slots)
         if lengths is None:
             lengths = np.zeros(running, np.int64)
         row, left = self.row[slots], self.left[slots]
         kept = np.minimum(lengths, self.population.accepted[row]) if drafts else lengths
         final = kept + 1 >= left
-        batch_tokens = running + int(lengths.sum()) + sum(tokens for _, tokens in chunks)
-        seconds = (
-            cost.verify_seconds(batch_tokens)
-            + self._prefill_seconds(chunks)
-            + cost.host_seconds(self.synchronous)
+        tokens = [tokens for _, tokens in chunks]
+        batch_tokens = running + int(lengths.sum()) + sum(tokens)
+        seconds = self.cost.step_seconds(
+            requests=running,
+            batch_tokens=batch_tokens,
+            mean_context=float(view.context.mean()) if running else 0.0,
+            chunk_tokens=tokens,
+            context_tokens=self.prefilled[[slot for slot, _ in chunks]] if chunks else (),
+            draft_tokens=drafts,
+            sync=self.synchronous,
+            new_requests=self.admitted,
+            drafter=self.drafts,
         )
-        if running:
-            seconds += cost.attention_seconds(running, float(view.context.mean()))
-            seconds += cost.draft_seconds(running, drafts)
         drawn = self.population.drawn
         return Step(
             seconds=seconds,

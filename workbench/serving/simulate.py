@@ -205,6 +205,7 @@ class Run:
             "scheduler": scheduler.name,
             "lossless": verdict,
             "replay": "exact" if exact else "approximate",
+            "hindsight": scheduler.reads == "outcomes",
             **self.load.label(),
             "requests": len(self.order),
             **figures,
