@@ -1,8 +1,9 @@
 import json
+import re
 
 import pytest
 
-from tests.profiles.samples import FULL, V4_FLASH, changed, profile, worked_example
+from tests.profiles.samples import COST_MODEL, FULL, V4_FLASH, changed, profile, worked_example
 from workbench import files
 from workbench.errors import InputError
 from workbench.profiles import default_profile_name, read_profile
@@ -164,3 +165,9 @@ def test_context_layers_need_the_targets_layers():
     document = changed(worked_example(), "draft.context_layers", 5)
     with pytest.raises(InputError, match=r"target\.layers: is missing"):
         profile(document)
+
+
+def test_the_smallest_profile_of_the_readme_is_one():
+    text = (COST_MODEL.parents[1] / "profiles" / "README.md").read_text()
+    document = json.loads(re.search(r"```json\n(.*?)```", text, re.S)[1])
+    assert profile(document).verify.batch_tokens[-1] == 1024
