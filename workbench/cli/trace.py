@@ -40,18 +40,16 @@ def info(files: tuple[str, ...], json_out: str | None) -> None:
         with atomic_write(json_out) as file:
             file.write(text + b"\n")
     console = Console(highlight=False)
-    if len(found) == 1:
-        console.print(_summary(found[0]))
-    else:
-        for table in _comparison(found):
-            console.print(table)
-    for one in found:
-        console.print(_positions(one))
+    tables = [_summary(found[0])] if len(found) == 1 else _comparison(found)
+    for title, table in [*tables, *map(_positions, found)]:
+        # a table's own title would be broken at the table's width
+        console.print(title, style="bold", markup=False)
+        console.print(table)
     console.print(_legend(found), style="dim")
 
 
-def _summary(one: TraceStatistics) -> Table:
-    table = Table(title=one.trace, box=box.SIMPLE, show_header=False, title_justify="left")
+def _summary(one: TraceStatistics) -> tuple[str, Table]:
+    table = Table(box=box.SIMPLE, show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     length = one.accepted_length
@@ -77,15 +75,15 @@ def _summary(one: TraceStatistics) -> Table:
     if one.coverage == "rounds":
         table.add_row("accepted length, recorded rounds", _number(length.recorded_rounds, 2))
         table.add_row("drafts verified per recorded round", _number(length.mean_verified, 2))
-    return table
+    return one.trace, table
 
 
-def _comparison(found: list[TraceStatistics]) -> list[Table]:
-    what = Table(title="What was recorded", box=box.SIMPLE, title_justify="left")
+def _comparison(found: list[TraceStatistics]) -> list[tuple[str, Table]]:
+    what = Table(box=box.SIMPLE)
     live = any(one.coverage == "rounds" for one in found)
     for label in ("trace", "target", "drafter", "T", "γ", *["coverage"] * live, "domains"):
         what.add_column(label, overflow="fold")
-    numbers = Table(title="Tokens and accepted length", box=box.SIMPLE, title_justify="left")
+    numbers = Table(box=box.SIMPLE)
     numbers.add_column("trace", overflow="fold", min_width=12)
     lengths = ["replayed rounds"]
     lengths += ["recorded rounds"] * live
@@ -116,11 +114,11 @@ def _comparison(found: list[TraceStatistics]) -> list[Table]:
             f"{one.output_tokens:,}",
             *(values[label] for label in lengths),
         )
-    return [what, numbers]
+    return [("What was recorded", what), ("Tokens and accepted length", numbers)]
 
 
-def _positions(one: TraceStatistics) -> Table:
-    table = Table(title=f"{one.trace}: by draft position", box=box.SIMPLE, title_justify="left")
+def _positions(one: TraceStatistics) -> tuple[str, Table]:
+    table = Table(box=box.SIMPLE)
     columns = ["k", "judged", "acceptance"]
     if one.confidence != "none":
         columns += ["confidence", "c - acc.", "ECE of a_k", "AUC of a_k"]
@@ -136,7 +134,7 @@ def _positions(one: TraceStatistics) -> Table:
                 _number(p.survival_auc, 3),
             ]
         table.add_row(*cells)
-    return table
+    return f"{one.trace}: by draft position", table
 
 
 def _legend(found: list[TraceStatistics]) -> str:

@@ -116,8 +116,10 @@ class _Reader:
         try:
             return self.arrays[field].decode(bytes(raw))
         except msgspec.DecodeError as error:
-            gamma = self.header.block_size
-            self._fail(*_place(field, error), mend=f"block_size in the header is {gamma}")
+            problem, place = _place(field, error)
+            about_gamma = "length" in problem or "`int` <=" in problem
+            mend = f"block_size in the header is {self.header.block_size}" if about_gamma else None
+            self._fail(problem, place, mend)
 
     def _check_values(self, values: dict) -> None:
         earlier = self.lines_of.setdefault(values["id"], self.line)
