@@ -179,7 +179,6 @@ class _Reader:
         domain = np.array([codes.setdefault(d, len(codes)) for d in domains])
         if len(codes) > np.iinfo(np.int16).max:
             self._fail("more than 32767 different domains", "domain")
-        gamma, count = header.block_size, self.arrays["accepted"].dtype
         confidence = self.rows["confidence"]
         if not confidence or (self.confident and not self.confident[0]):
             confidence = None
@@ -199,8 +198,6 @@ class _Reader:
         for array in arrays.values():
             if array is not None:
                 array.flags.writeable = False
-        assert arrays["accepted"].dtype == count
-        assert confidence is None or arrays["confidence"].shape[1] == gamma
         session = columns["session"]
         return Trace(
             name=self.name,
