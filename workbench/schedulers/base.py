@@ -96,6 +96,8 @@ class Scheduler:
     exact_replay: bool = False  # of earlier rounds uses only outcomes and c_1..c_{ℓ+1}
     needs_confidence: bool = True
     synchronous: bool = True  # needs this step's confidences on the host before verification
+    uniform: int | None = None  # verifies this many drafts of every request, always: is never asked
+    drafter: bool = True  # whether a drafter is loaded at all
     lag: int = 0  # how many steps back its view of the past begins; 0: it looks at none
     history: int = 0  # the furthest step back that it looks at, where that is more than ``lag``
     history: int = 0  # how many steps back the past is kept; less than lag means lag

@@ -24,7 +24,7 @@ class Static(Scheduler):
                 place="--scheduler",
                 mend=f"k may be 0 to {block_size}",
             )
-        self.k = k
+        self.k = self.uniform = k
         self.name = f"static:{k}"
 
     def draft_length(self, view: View) -> int:
@@ -39,4 +39,4 @@ class NoSpeculation(Static):
 
     def __init__(self, block_size: int):
         super().__init__(0, block_size)
-        self.name = "none"
+        self.name, self.drafter = "none", False

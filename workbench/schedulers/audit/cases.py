@@ -83,14 +83,9 @@ def battery(
     yield appendix()
     rng = np.random.default_rng(seed)
     shapes = [
-        (
-            count,
-            tokens,
-            gamma,
-            max(horizon, lag + 1) if count < 3 else max(horizon, min(lag + 1, 4)),
-        )
-        for count, tokens, gamma, horizon in _shapes(block_size, vocabulary)
-        if count <= requests and tokens <= vocabulary
+        shape
+        for shape in _shapes(sees, lag, block_size, vocabulary)
+        if shape[0] <= requests and shape[1] <= vocabulary
     ]
     costs = itertools.cycle(_COSTS)
     for (count, tokens, gamma, horizon), kind in itertools.product(shapes, _CONFIDENCES):
@@ -108,16 +103,24 @@ def battery(
         )
 
 
-def _shapes(block_size: int, vocabulary: int) -> Iterator[tuple[int, int, int, int]]:
-    """(R, V, γ, L) that enumerate in well under a second."""
+def _shapes(
+    sees: str, lag: int, block_size: int, vocabulary: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """(R, V, γ, L) that enumerate in seconds at most.
+
+    A past of ``lag`` steps matters from L = lag + 1 on; one request alone always gets that far,
+    several do up to lags of 2, or 3 where confidences see only the prefix.
+    """
     for gamma in range(min(2, block_size), block_size + 1):
-        yield 1, 2, gamma, 4
-        if gamma <= 3:
-            yield 2, 2, gamma, 3
+        if gamma == 2 or gamma == block_size:
+            yield 1, 2, gamma, max(4, lag + 1) if gamma == 2 else 4
         if gamma <= 2:
+            yield 2, 2, gamma, 4 if lag == 3 and sees == "prefix" else 3
             yield 3, 2, gamma, 3
             for tokens in range(3, vocabulary + 1):
                 yield 1, tokens, gamma, 3
+        elif gamma == 3 and (sees == "prefix" or not lag):
+            yield 2, 2, gamma, 3
 
 
 def _sizes(sees: str, draft: np.ndarray) -> list[tuple[int, ...]]:

@@ -45,9 +45,10 @@ class Peek:
     accepted: tuple[int | None, int | None]
 
     @property
-    def difference(self) -> tuple[bool, int]:
-        """How plain an example it is; less is plainer."""
-        return not self.first_round, sum(a != b for a, b in zip(*self.drafts, strict=True))
+    def obscurity(self) -> tuple[bool, int, int]:
+        """How far it is from the plainest example: first round, first draft, one token apart."""
+        apart = sum(a != b for a, b in zip(*self.drafts, strict=True))
+        return not self.first_round, min(self.length), apart
 
 
 def steered(result: Enumeration) -> bool:
@@ -79,8 +80,16 @@ def _pairs(request, first_round, signals, lengths) -> Iterator[Peek]:
             yield Peek(request, first_round, lengths, drafts, told)
 
 
-def explain(case: Case, result: Enumeration) -> str:
-    """Why the output of ``case`` is biased, in words with figures."""
+@dataclass(frozen=True)
+class Counterexample:
+    """Why the output of a case is biased, in words with figures."""
+
+    text: str
+    obscurity: tuple[int, ...]  # less is plainer
+
+
+def explain(case: Case, result: Enumeration) -> Counterexample:
+    """Find the request that is biased most, a draft that steers its ℓ, and the wrong output."""
     target = target_outputs(case)
     distances = [
         total_variation(marginal(result.outputs, r), marginal(target, r))
@@ -88,11 +97,15 @@ def explain(case: Case, result: Enumeration) -> str:
     ]
     request = int(np.argmax(distances))
     if distances[request] <= EXACT:
-        return f"{case.name}: {_joint(case, result.outputs, target)}"
+        return Counterexample(f"{case.name}: {_joint(case, result.outputs, target)}", (2,))
+    count, bias = _bias(case, marginal(result.outputs, request), marginal(target, request))
     found = [peek for peek in peeks(result) if peek.request == request]
-    cause = _cause(min(found, key=lambda peek: peek.difference)) if found else "earlier rounds"
-    bias = _bias(case, marginal(result.outputs, request), marginal(target, request))
-    return f"{case.name}: request {request}: {cause}; {bias}"
+    if not found:
+        return Counterexample(f"{case.name}: request {request}: {bias}", (1,))
+    peek = min(found, key=lambda peek: peek.obscurity)
+    return Counterexample(
+        f"{case.name}: request {request}: {_cause(peek)}; {bias}", (0, count, *peek.obscurity)
+    )
 
 
 def words(tokens: tuple[int, ...]) -> str:
@@ -113,8 +126,8 @@ def _tokens(index: int, count: int, vocabulary: int) -> tuple[int, ...]:
     return tuple(int(t) for t in np.unravel_index(index, (vocabulary,) * count))
 
 
-def _bias(case: Case, outputs: np.ndarray, target: np.ndarray) -> str:
-    """The shortest beginning of the output whose distribution is wrong."""
+def _bias(case: Case, outputs: np.ndarray, target: np.ndarray) -> tuple[int, str]:
+    """The shortest beginning of the output whose distribution is wrong: its length, in words."""
     for count in range(1, case.horizon + 1):
         p = outputs.reshape(case.vocabulary**count, -1).sum(axis=1)
         q = target.reshape(case.vocabulary**count, -1).sum(axis=1)
@@ -122,7 +135,7 @@ def _bias(case: Case, outputs: np.ndarray, target: np.ndarray) -> str:
             break
     worst = int(np.argmax(p - q))
     start = words(_tokens(worst, count, case.vocabulary))
-    return f"output {start} has {p[worst]:.4g}, the target {q[worst]:.4g}"
+    return count, f"output {start} has {p[worst]:.4g}, the target {q[worst]:.4g}"
 
 
 def _joint(case: Case, outputs: np.ndarray, target: np.ndarray) -> str:

@@ -9,6 +9,7 @@ from workbench.errors import InputError
 from workbench.schedulers.audit.cases import MAX_LAG, Case, battery
 from workbench.schedulers.audit.counterexample import (
     EXACT,
+    Counterexample,
     explain,
     marginal,
     peeks,
@@ -105,7 +106,7 @@ class _Tally:
         self.patterns: set[tuple[int, ...]] = set()
         self.steered = self.peeked = False
         self.appendix: tuple[float, ...] | None = None
-        self.counterexample: str | None = None
+        self.counterexample: Counterexample | None = None
 
     def add(self, case: Case, result: Enumeration) -> None:
         distance = total_variation(result.outputs, target_outputs(case))
@@ -120,8 +121,10 @@ class _Tally:
         if case.sees == "prefix" and not self.peeked:
             # a confidence that sees its token gives every reader of it a peek, declared or not
             self.peeked = next(peeks(result), None) is not None
-        if distance > EXACT and self.counterexample is None:
-            self.counterexample = explain(case, result)
+        if distance > EXACT:
+            found = explain(case, result)
+            if self.counterexample is None or found.obscurity < self.counterexample.obscurity:
+                self.counterexample = found
 
     def verdict(self) -> Verdict:
         reads = self.scheduler.reads
@@ -149,5 +152,5 @@ class _Tally:
             self.paths,
             len(self.patterns),
             self.appendix,
-            self.counterexample,
+            self.counterexample.text if self.counterexample else None,
         )
