@@ -36,13 +36,23 @@ def main() -> None:
     gamma = population.block_size
     for spec in default_schedulers(gamma):
         load = Load(concurrency=options.concurrency)
-        result = Run(population, cost, create(spec, gamma), load, requests=options.requests).result()
+        result = Run(
+            population, cost, create(spec, gamma), load, requests=options.requests
+        ).result()
         wall, steps = result["wall_s"], result["steps"]
         whole += wall
-        table.add_row(spec, f"{wall:.2f}", f"{steps:,}", f"{steps / wall:,.0f}",
-                      f"{result['rounds'] / wall:,.0f}", f"{wall / steps * 1e6:.1f}")
+        table.add_row(
+            spec,
+            f"{wall:.2f}",
+            f"{steps:,}",
+            f"{steps / wall:,.0f}",
+            f"{result['rounds'] / wall:,.0f}",
+            f"{wall / steps * 1e6:.1f}",
+        )
     Console(width=100).print(table)
-    print(f"{options.requests} requests at concurrency {options.concurrency}: {whole:.2f} s for all")
+    print(
+        f"{options.requests} requests at concurrency {options.concurrency}: {whole:.2f} s for all"
+    )
 
 
 if __name__ == "__main__":

@@ -31,8 +31,9 @@ def refused(code, out, err):
 
 def test_bare_simulate_compares_the_default_six_on_the_shipped_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, err = workbench("simulate", "--trace", "chat.jsonl", "--requests", "60",
-                               "--concurrency", "1,4")
+    code, out, err = workbench(
+        "simulate", "--trace", "chat.jsonl", "--requests", "60", "--concurrency", "1,4"
+    )
     assert code == 0, err
     for name in ("none", "static:1", "static:3", "static:7", "greedy", "topk"):
         assert out.count(f"  {name} ") == 2
@@ -49,7 +50,9 @@ def test_default_loads(toy):
 
 def test_requests_default_to_the_trace_or_eight_per_user(toy):
     trace, profile = toy
-    runs = simulate("--trace", trace, "--profile", profile, "--scheduler", "none", "--concurrency", "2,8")
+    runs = simulate(
+        "--trace", trace, "--profile", profile, "--scheduler", "none", "--concurrency", "2,8"
+    )
     assert [run["requests_completed"] for run in runs] == [30, 64]
 
 
@@ -57,18 +60,25 @@ def test_the_trace_is_found_here_first_and_without_its_suffix(toy, monkeypatch):
     trace, profile = toy
     monkeypatch.chdir(trace.parent)
     (trace.parent / "chat.jsonl").write_bytes(trace.read_bytes())
-    (run,) = simulate("--trace", "chat", "--profile", profile, "--scheduler", "none", "--concurrency", 1)
+    (run,) = simulate(
+        "--trace", "chat", "--profile", profile, "--scheduler", "none", "--concurrency", 1
+    )
     assert run["requests_completed"] == 30
     (trace.parent / "zipped.jsonl.gz").write_bytes(gzip.compress(trace.read_bytes()))
-    (again,) = simulate("--trace", "zipped.jsonl", "--profile", profile, "--scheduler", "none", "--concurrency", 1)
+    (again,) = simulate(
+        "--trace", "zipped.jsonl", "--profile", profile, "--scheduler", "none", "--concurrency", 1
+    )
     assert again["simulated_s"] == run["simulated_s"]
 
 
 def test_the_best_of_each_column_is_marked(toy):
     trace, profile = toy
-    code, out, _ = workbench("simulate", "--trace", trace, "--profile", profile, "--concurrency", "4")
+    code, out, _ = workbench(
+        "simulate", "--trace", trace, "--profile", profile, "--concurrency", "4"
+    )
     assert code == 0
-    rows = [line.split() for line in out.splitlines() if line.startswith("  ")]
+    section = out.splitlines()[3:]  # below the heads and the name of the load
+    rows = [line.split() for line in section if line.startswith("   ")]
     names = [row[0] for row in rows]
     assert names == ["none", "static:1", "static:3", "greedy", "topk"]
     for column in range(1, len(rows[0])):
@@ -82,8 +92,20 @@ def test_traces_are_mixed_by_weight(tmp_path):
     profile = write_profile(tmp_path / "p.json")
     long = write_trace(tmp_path / "long.jsonl", [{"accepted": [0] * 99}] * 3)
     short = write_trace(tmp_path / "short.jsonl", [{"accepted": [0] * 9}] * 3)
-    (run,) = simulate("--trace", f"{long}:0.3", "--trace", short, "--profile", profile,
-                      "--scheduler", "none", "--concurrency", 1, "--requests", 4000)
+    (run,) = simulate(
+        "--trace",
+        f"{long}:0.3",
+        "--trace",
+        short,
+        "--profile",
+        profile,
+        "--scheduler",
+        "none",
+        "--concurrency",
+        1,
+        "--requests",
+        4000,
+    )
     share = (run["output_tokens"] / 4000 - 10) / 90
     assert share == pytest.approx(0.3, abs=4 * np.sqrt(0.3 * 0.7 / 4000))
 
@@ -92,10 +114,29 @@ def test_same_seed_same_json_across_processes(toy):
     trace, profile = toy
 
     def once(seed, hash_seed):
-        command = [sys.executable, "-m", "workbench.cli.main", "simulate", "--trace", str(trace), "--profile",
-                   str(profile), "--rate", "20", "--seed", str(seed), "--json", "-"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True,
-                              env={**os.environ, "PYTHONHASHSEED": hash_seed})
+        command = [
+            sys.executable,
+            "-m",
+            "workbench.cli.main",
+            "simulate",
+            "--trace",
+            str(trace),
+            "--profile",
+            str(profile),
+            "--rate",
+            "20",
+            "--seed",
+            str(seed),
+            "--json",
+            "-",
+        ]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        )
         result = json.loads(done.stdout)
         for run in result["runs"]:
             del run["wall_s"]
@@ -152,21 +193,39 @@ def test_truncated_gzip(tmp_path):
     ("arguments", "words"),
     [
         (["--trace", "nowhere.jsonl"], ["nowhere.jsonl", "chat.jsonl.gz"]),
-        (["--trace", "chat.jsonl", "--profile", "nowhere"], ["nowhere", "h200-qwen3-8b-bf16-dspark7.json"]),
+        (
+            ["--trace", "chat.jsonl", "--profile", "nowhere"],
+            ["nowhere", "h200-qwen3-8b-bf16-dspark7.json"],
+        ),
         (["--trace", "chat.jsonl", "--scheduler", "best"], ["best", "greedy", "topk", "static:k"]),
         (["--trace", "chat.jsonl", "--scheduler", "static:9"], ["static:9", "7"]),
         (["--trace", "chat.jsonl", "--scheduler", "static"], ["static"]),
         (["--trace", "chat.jsonl", "--concurrency", "0"], ["0", "--concurrency"]),
         (["--trace", "chat.jsonl", "--concurrency", "4,x"], ["x", "--concurrency"]),
         (["--trace", "chat.jsonl", "--rate", "nan"], ["nan", "--rate"]),
-        (["--trace", "chat.jsonl", "--rate", "1", "--concurrency", "4"], ["--rate", "--concurrency"]),
+        (
+            ["--trace", "chat.jsonl", "--rate", "1", "--concurrency", "4"],
+            ["--rate", "--concurrency"],
+        ),
         (["--trace", "chat.jsonl:-1"], ["chat.jsonl:-1", "weight"]),
         (["--trace", "chat.jsonl:1", "--trace", "code.jsonl"], ["--trace", "weight"]),
         (["--trace", "chat.jsonl", "--token-budget", "10"], ["--token-budget", "10"]),
         (["--trace", "chat.jsonl", "--stagger", "--rate", "1"], ["--stagger"]),
         (["--trace", "chat.jsonl", "--planner-table", "nowhere.json"], ["nowhere.json"]),
         (["--trace", "chat.jsonl", "--planner-lookup", "floor"], ["--planner-lookup"]),
-        (["--trace", "chat.jsonl", "--json", "no/such/folder/r.json", "--requests", "1", "--concurrency", "1"], ["no/such/folder"]),
+        (
+            [
+                "--trace",
+                "chat.jsonl",
+                "--json",
+                "no/such/folder/r.json",
+                "--requests",
+                "1",
+                "--concurrency",
+                "1",
+            ],
+            ["no/such/folder"],
+        ),
         (["--trace", "chat.jsonl", "--frobnicate"], ["--frobnicate"]),
         ([], ["--trace"]),
     ],
@@ -184,7 +243,10 @@ def test_unknown_command():
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        ({"verify": {"batch_tokens": [1, 8, 4], "seconds": [0.1, 0.2, 0.3]}}, "verify.batch_tokens[2]"),
+        (
+            {"verify": {"batch_tokens": [1, 8, 4], "seconds": [0.1, 0.2, 0.3]}},
+            "verify.batch_tokens[2]",
+        ),
         ({"verify": {"batch_tokens": [1, 8], "seconds": [0.1]}}, "verify.seconds"),
         ({"verify": {"batch_tokens": [1, 8], "seconds": [0.1, 0.0]}}, "verify.seconds[1]"),
         ({"format": "workbench.profile/9"}, "format"),
@@ -201,7 +263,9 @@ def test_a_bad_profile_field_is_named(tmp_path, toy, change, place):
 def test_schedulers_that_need_confidences_refuse_a_trace_without(tmp_path):
     trace = write_trace(tmp_path / "log.jsonl", [{"accepted": [1, 2, 0], "confidence": None}] * 3)
     profile = write_profile(tmp_path / "p.json")
-    err = refused(*workbench("simulate", "--trace", trace, "--profile", profile, "--scheduler", "greedy"))
+    err = refused(
+        *workbench("simulate", "--trace", trace, "--profile", profile, "--scheduler", "greedy")
+    )
     assert "log.jsonl" in err and "greedy" in err and "confidence" in err
     runs = simulate("--trace", trace, "--profile", profile, "--concurrency", 1)
     assert [run["scheduler"] for run in runs] == ["none", "static:1", "static:3"]
@@ -218,8 +282,19 @@ def test_a_failed_run_leaves_the_old_result(tmp_path, toy):
         "    def verify_lengths(self, view, survival):\n"
         "        return survival.argmax(axis=1) + 99\n"
     )
-    err = refused(*workbench("simulate", "--trace", trace, "--profile", profile, "--json", out,
-                             "--scheduler", f"{broken}:Greedy"))
+    err = refused(
+        *workbench(
+            "simulate",
+            "--trace",
+            trace,
+            "--profile",
+            profile,
+            "--json",
+            out,
+            "--scheduler",
+            f"{broken}:Greedy",
+        )
+    )
     assert "Greedy" in err
     assert out.read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
@@ -236,7 +311,9 @@ def test_lossless_verdicts_are_in_the_result(tmp_path, toy):
         ("token", 0.0): [True] * 7,
     }
     for (sees, temperature), verdicts in expected.items():
-        trace = write_trace(tmp_path / "t.jsonl", requests, temperature=temperature, confidence_sees=sees)
+        trace = write_trace(
+            tmp_path / "t.jsonl", requests, temperature=temperature, confidence_sees=sees
+        )
         runs = simulate("--trace", trace, "--profile", profile, "--concurrency", 2, *flags)
         assert [run["lossless"] for run in runs] == verdicts
         assert [run["replay"] for run in runs] == ["exact"] * 4 + ["approximate"] * 3

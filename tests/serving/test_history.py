@@ -8,12 +8,24 @@ from workbench.serving.history import History
 
 def record(history, slots, value):
     count = len(slots)
-    history.record(np.array(slots, np.int64), np.full((count, 2), value), np.full(count, 1), np.full(count, 0), value)
+    history.record(
+        np.array(slots, np.int64),
+        np.full((count, 2), value),
+        np.full(count, 1),
+        np.full(count, 0),
+        value,
+    )
 
 
 def test_rows_follow_the_request_not_the_position():
     history = History(depth=2, slots=4, block_size=2, lag=2)
-    history.record(np.array([0, 3]), np.array([[0.1, 0.0], [0.3, 0.2]]), np.array([1, 2]), np.array([0, 2]), 0.5)
+    history.record(
+        np.array([0, 3]),
+        np.array([[0.1, 0.0], [0.3, 0.2]]),
+        np.array([1, 2]),
+        np.array([0, 2]),
+        0.5,
+    )
     record(history, [0, 3], 0.7)
     past = history.of(np.array([3, 1, 0]))
     assert past.survival(2).tolist() == [[0.3, 0.2], [1, 1], [0.1, 0]]

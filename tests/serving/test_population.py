@@ -25,7 +25,9 @@ def test_each_request_is_used_once_before_any_is_used_again(tmp_path):
 def test_mixing_keeps_each_request_with_its_own_rows(tmp_path):
     rng = np.random.default_rng(5)
     first, second = random_requests(rng, 6, 3), random_requests(rng, 4, 3)
-    population = population_of(write_trace(tmp_path / "a.jsonl", first), write_trace(tmp_path / "b.jsonl", second))
+    population = population_of(
+        write_trace(tmp_path / "a.jsonl", first), write_trace(tmp_path / "b.jsonl", second)
+    )
     assert population.trace_of.tolist() == [0] * 6 + [1] * 4
     for index, request in enumerate(first + second):
         rows = slice(population.row_start[index], population.row_start[index + 1])
@@ -36,20 +38,30 @@ def test_mixing_keeps_each_request_with_its_own_rows(tmp_path):
 
 def test_block_sizes_do_not_mix(tmp_path):
     with pytest.raises(InputError, match="block_size 2 differs from 3"):
-        population_of(write_trace(tmp_path / "a.jsonl", [{"accepted": [0]}]),
-                      write_trace(tmp_path / "b.jsonl", [{"accepted": [0]}], block_size=2))
+        population_of(
+            write_trace(tmp_path / "a.jsonl", [{"accepted": [0]}]),
+            write_trace(tmp_path / "b.jsonl", [{"accepted": [0]}], block_size=2),
+        )
 
 
 def test_confidences_do_not_mix_with_none(tmp_path):
     with pytest.raises(InputError, match="no confidences"):
-        population_of(write_trace(tmp_path / "a.jsonl", [{"accepted": [0]}]),
-                      write_trace(tmp_path / "b.jsonl", [{"accepted": [0], "confidence": None}]))
+        population_of(
+            write_trace(tmp_path / "a.jsonl", [{"accepted": [0]}]),
+            write_trace(tmp_path / "b.jsonl", [{"accepted": [0], "confidence": None}]),
+        )
 
 
-@pytest.mark.parametrize(("given", "shares"), [
-    ([None], [1]), ([None, None], [0.5, 0.5]), ([None, 0.3], [0.7, 0.3]),
-    ([3.0, 1.0], [0.75, 0.25]), ([0.5, None, None], [0.5, 0.25, 0.25]),
-])
+@pytest.mark.parametrize(
+    ("given", "shares"),
+    [
+        ([None], [1]),
+        ([None, None], [0.5, 0.5]),
+        ([None, 0.3], [0.7, 0.3]),
+        ([3.0, 1.0], [0.75, 0.25]),
+        ([0.5, None, None], [0.5, 0.25, 0.25]),
+    ],
+)
 def test_weights(given, shares):
     assert trace_weights(given).tolist() == pytest.approx(shares)
 
@@ -60,7 +72,9 @@ def test_rounds_logs_are_replayed_and_counted(tmp_path):
     log = [{"accepted": [2, 0, 3, 1], "verified": [3, 1, 3, 1], "output_tokens": 11}] * 4
     trace = write_trace(tmp_path / "log.jsonl", log, coverage="rounds")
     profile = write_profile(tmp_path / "p.json")
-    (run,) = simulate("--trace", trace, "--profile", profile, "--scheduler", "static:3", "--concurrency", 2)
+    (run,) = simulate(
+        "--trace", trace, "--profile", profile, "--scheduler", "static:3", "--concurrency", 2
+    )
     assert run["replay"] == "approximate"
     assert 0 < run["drawn_rounds"] <= run["rounds"]
     assert run["output_tokens"] == 11 * 16

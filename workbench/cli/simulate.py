@@ -39,7 +39,9 @@ def weighted(spec: str) -> tuple[str, float | None]:
         return spec, None
     if not (np.isfinite(weight) and weight > 0):
         raise InputError(
-            f"weight {tail} is not a positive number", place=f"--trace {spec}", mend="as in code.jsonl:0.3"
+            f"weight {tail} is not a positive number",
+            place=f"--trace {spec}",
+            mend="as in code.jsonl:0.3",
         )
     return name, weight
 
@@ -85,25 +87,67 @@ class Numbers(click.ParamType):
 
 
 @click.command("simulate", context_settings={"show_default": True})
-@click.option("--trace", "traces", multiple=True, required=True, metavar="FILE[:WEIGHT]",
-              help="Recorded trace, here or shipped; several are mixed by weight.")
-@click.option("--profile", default=default_profile_name, help="Step costs, a file or a shipped name.")
-@click.option("--scheduler", "schedulers", multiple=True, metavar="S",
-              help="none, static:3, threshold:0.7, greedy, topk, …, file.py:Class.  [default: six]")
-@click.option("--concurrency", type=Numbers(int), help="Users in a closed loop.  [default: 1,16,64,256]")
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    required=True,
+    metavar="FILE[:WEIGHT]",
+    help="Recorded trace, here or shipped; several are mixed by weight.",
+)
+@click.option(
+    "--profile", default=default_profile_name, help="Step costs, a file or a shipped name."
+)
+@click.option(
+    "--scheduler",
+    "schedulers",
+    multiple=True,
+    metavar="S",
+    help="none, static:3, threshold:0.7, greedy, topk, …, file.py:Class.  [default: six]",
+)
+@click.option(
+    "--concurrency", type=Numbers(int), help="Users in a closed loop.  [default: 1,16,64,256]"
+)
 @click.option("--rate", type=Numbers(float), help="Poisson arrivals, requests per second.")
 @click.option("--arrivals", type=click.Choice(["trace"]), help="Replay the trace's own arrival_s.")
-@click.option("--requests", type=click.IntRange(min=1), help="Requests to simulate.  [default: the trace, at least 8 per user]")
-@click.option("--max-running", type=click.IntRange(min=1), default=256, help="Requests that run at once.")
-@click.option("--token-budget", type=click.IntRange(min=1), default=8192, help="Batch tokens of a step.")
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    help="Requests to simulate.  [default: the trace, at least 8 per user]",
+)
+@click.option(
+    "--max-running", type=click.IntRange(min=1), default=256, help="Requests that run at once."
+)
+@click.option(
+    "--token-budget", type=click.IntRange(min=1), default=8192, help="Batch tokens of a step."
+)
 @click.option("--stagger", is_flag=True, help="Spread the users' starts over a first request.")
-@click.option("--planner-table", metavar="T", help="Costs that schedulers believe.  [default: the truth]")
-@click.option("--planner-lookup", type=click.Choice(["floor", "ceil", "linear", "cells"]),
-              help="How the planner reads between its points.  [default: as the table's engine]")
+@click.option(
+    "--planner-table", metavar="T", help="Costs that schedulers believe.  [default: the truth]"
+)
+@click.option(
+    "--planner-lookup",
+    type=click.Choice(["floor", "ceil", "linear", "cells"]),
+    help="How the planner reads between its points.  [default: as the table's engine]",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all random streams.")
 @click.option("--json", "json_path", metavar="OUT", help="Write workbench.result/1; - is stdout.")
-def command(traces, profile, schedulers, concurrency, rate, arrivals, requests, max_running,
-            token_budget, stagger, planner_table, planner_lookup, seed, json_path):
+def command(
+    traces,
+    profile,
+    schedulers,
+    concurrency,
+    rate,
+    arrivals,
+    requests,
+    max_running,
+    token_budget,
+    stagger,
+    planner_table,
+    planner_lookup,
+    seed,
+    json_path,
+):
     """Compare verification schedulers on recorded traces and a measured profile.
 
     Prints a table with a section per load; the last lines name the winner at each load.
@@ -118,7 +162,9 @@ def command(traces, profile, schedulers, concurrency, rate, arrivals, requests, 
     if planner_table:
         belief = read_planner_table(planner_table, lookup=planner_lookup)
     elif planner_lookup:
-        raise InputError("has no table to read", place="--planner-lookup", mend="give --planner-table")
+        raise InputError(
+            "has no table to read", place="--planner-lookup", mend="give --planner-table"
+        )
     population = build_population(recorded, stream(seed, "densify"))
     gamma = population.block_size
     specs = list(dict.fromkeys(schedulers)) or default_schedulers(gamma)
@@ -131,8 +177,12 @@ def command(traces, profile, schedulers, concurrency, rate, arrivals, requests, 
     runs = []
     total = sum(requests or load.default_requests(len(population.output)) for load in loads)
     progress = Progress(
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"),
-        TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
         disable=not sys.stderr.isatty(),
     )
     with progress:
@@ -140,10 +190,20 @@ def command(traces, profile, schedulers, concurrency, rate, arrivals, requests, 
         for load in loads:
             for spec in specs:
                 scheduler = create(spec, gamma)
-                progress.update(task, description=f"{scheduler.name} {' '.join(map(str, load.label().values()))}")
+                progress.update(
+                    task,
+                    description=f"{scheduler.name} {' '.join(map(str, load.label().values()))}",
+                )
                 run = Run(
-                    population, cost, scheduler, load, weights=weights, belief=belief,
-                    options=options, requests=requests, seed=seed,
+                    population,
+                    cost,
+                    scheduler,
+                    load,
+                    weights=weights,
+                    belief=belief,
+                    options=options,
+                    requests=requests,
+                    seed=seed,
                     on_progress=lambda done: progress.advance(task, done),
                 )
                 runs.append(run.result())
@@ -151,8 +211,13 @@ def command(traces, profile, schedulers, concurrency, rate, arrivals, requests, 
     config = {
         "version": __version__,
         "traces": [
-            {"name": name, "weight": weight, "target": trace.header.target,
-             "drafter": trace.header.drafter, "requests": len(trace.ids)}
+            {
+                "name": name,
+                "weight": weight,
+                "target": trace.header.target,
+                "drafter": trace.header.drafter,
+                "requests": len(trace.ids),
+            }
             for name, weight, trace in zip(names, weights.tolist(), recorded, strict=True)
         ],
         "profile": costs.name,
@@ -181,16 +246,30 @@ def command(traces, profile, schedulers, concurrency, rate, arrivals, requests, 
 
 
 def _loads(concurrency, rate, arrivals, stagger) -> list[Load]:
-    given = [name for name, value in (("--concurrency", concurrency), ("--rate", rate), ("--arrivals", arrivals)) if value]
+    given = [
+        name
+        for name, value in (
+            ("--concurrency", concurrency),
+            ("--rate", rate),
+            ("--arrivals", arrivals),
+        )
+        if value
+    ]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} exclude each other", mend="give one kind of load")
     if stagger and (rate or arrivals):
-        raise InputError("spreads the users of a closed loop", place="--stagger", mend="use it with --concurrency")
+        raise InputError(
+            "spreads the users of a closed loop",
+            place="--stagger",
+            mend="use it with --concurrency",
+        )
     if rate:
         return [Load(rate=value) for value in rate]
     if arrivals:
         return [Load(recorded=True)]
-    return [Load(concurrency=value, stagger=stagger) for value in concurrency or DEFAULT_CONCURRENCY]
+    return [
+        Load(concurrency=value, stagger=stagger) for value in concurrency or DEFAULT_CONCURRENCY
+    ]
 
 
 def _notes(traces, profile, cost, runs) -> list[str]:
@@ -206,7 +285,9 @@ def _notes(traces, profile, cost, runs) -> list[str]:
     drafted = profile.drafter.block_size if profile.drafter else None
     gamma = traces[0].header.block_size
     if drafted and drafted != gamma:
-        notes.append(f"the traces draft {gamma} tokens a block, the profile was measured with {drafted}")
+        notes.append(
+            f"the traces draft {gamma} tokens a block, the profile was measured with {drafted}"
+        )
     if cost.missing:
         notes.append(f"absent from the profile, so it costs nothing: {', '.join(cost.missing)}")
     whole = [run for run in runs if run["window"]["kind"] == "whole"]
@@ -217,7 +298,11 @@ def _notes(traces, profile, cost, runs) -> list[str]:
         )
     if any(run["replay"] == "approximate" for run in runs):
         names = dict.fromkeys(run["scheduler"] for run in runs if run["replay"] == "approximate")
-        notes.append(f"replay is approximate for {', '.join(names)} (exact for the others)" if len(names) < len({r['scheduler'] for r in runs}) else "replay is approximate")
+        notes.append(
+            f"replay is approximate for {', '.join(names)} (exact for the others)"
+            if len(names) < len({r["scheduler"] for r in runs})
+            else "replay is approximate"
+        )
     drawn = sum(run["drawn_rounds"] for run in runs)
     if drawn:
         notes.append(

@@ -78,7 +78,9 @@ def comparison_table(runs: list[dict]) -> Table:
                 value = column.value(run)
                 text = "–" if value is None else format(value * column.scale, column.form)
                 marked = index in best
-                cells.append(Text(text + ("*" if marked else "\u00a0"), "bold green" if marked else ""))
+                cells.append(
+                    Text(text + ("*" if marked else "\u00a0"), "bold green" if marked else "")
+                )
             label = run["scheduler"] + ("" if run["lossless"] else " (biased)")
             table.add_row(f"  {label}", *cells)
     return table

@@ -4,4 +4,13 @@ from workbench.serving.population import Population, build_population, request_o
 from workbench.serving.replica import Options, Replica
 from workbench.serving.simulate import Load, Run, stream
 
-__all__ = ["Load", "Options", "Population", "Replica", "Run", "build_population", "request_order", "stream"]
+__all__ = [
+    "Load",
+    "Options",
+    "Population",
+    "Replica",
+    "Run",
+    "build_population",
+    "request_order",
+    "stream",
+]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.serving.kernels import past_rows, record_rows
+
 
 class History:
     """Ring over the last ``depth`` steps; rows live in the request's slot.
@@ -26,14 +28,17 @@ class History:
         self._stamp[:, slot] = -1
 
     def record(self, slots, survival, verified, accepted, seconds: float) -> None:
-        """Close the current step: rows of its decoding requests, and its duration."""
+        """Close the current step: the rows [R] of its rounds, and its duration.
+
+        survival is None where nothing was drafted; such rounds leave no row.
+        """
         if self.depth:
             place = self.step % self.depth
-            if len(slots):
-                self._stamp[place, slots] = self.step
-                self._survival[place, slots] = 1.0 if survival is None else survival
-                self._verified[place, slots] = verified
-                self._accepted[place, slots] = accepted
+            if survival is not None:
+                record_rows(
+                    self._stamp[place], self._survival[place], self._verified[place],
+                    self._accepted[place], slots, self.step, survival, verified, accepted,
+                )  # fmt: skip
             self._seconds[place] = seconds
         self.step += 1
 
@@ -50,36 +55,40 @@ class Rows:
     def __init__(self, history: History, slots: np.ndarray):
         self._history, self._slots = history, slots
 
-    def _place(self, lag: int) -> tuple[int, np.ndarray]:
+    def _place(self, lag: int) -> int:
         history = self._history
         if not history.lag <= lag <= history.depth:
             raise ValueError(
                 f"the past is visible from {history.lag} to {history.depth} steps back, not {lag}; "
                 "set the scheduler's `lag` and `history`"
             )
-        place = (history.step - lag) % history.depth
-        return place, history._stamp[place, self._slots] == history.step - lag
+        return (history.step - lag) % history.depth
+
+    def _present(self, place: int, lag: int) -> np.ndarray:
+        return self._history._stamp[place, self._slots] == self._history.step - lag
 
     def survival(self, lag: int, missing: float = 1.0) -> np.ndarray:
         """Survivals [R, γ]; rows without a round in that step are ``missing`` throughout."""
-        place, present = self._place(lag)
-        rows = self._history._survival[place, self._slots]
-        if not present.all():
-            rows[~present] = missing
+        history, place = self._history, self._place(lag)
+        rows = np.empty((len(self._slots), history._survival.shape[2]))
+        past_rows(
+            history._stamp[place], history._survival[place], self._slots, history.step - lag,
+            missing, rows,
+        )  # fmt: skip
         return rows
 
     def verified(self, lag: int) -> np.ndarray:
         """ℓ [R], −1 where the request had no round."""
-        place, present = self._place(lag)
-        return np.where(present, self._history._verified[place, self._slots], -1)
+        place = self._place(lag)
+        return np.where(self._present(place, lag), self._history._verified[place, self._slots], -1)
 
     def accepted(self, lag: int) -> np.ndarray:
         """Accepted drafts [R], −1 where the request had no round."""
-        place, present = self._place(lag)
-        return np.where(present, self._history._accepted[place, self._slots], -1)
+        place = self._place(lag)
+        return np.where(self._present(place, lag), self._history._accepted[place, self._slots], -1)
 
     def step_seconds(self, lag: int) -> float:
         """Seconds of that step, NaN before the first."""
-        place, _ = self._place(lag)
+        place = self._place(lag)
         history = self._history
         return float(history._seconds[place]) if history.step >= lag else float("nan")

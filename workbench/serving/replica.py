@@ -1,13 +1,12 @@
 """One model replica: continuous batching over array state, one step at a time.
 
-A step is three verbs: ``admit`` requests, ``plan`` (draft, schedule, price), ``commit`` (advance).
-Nothing here knows of the simulated clock; ``serving.simulate`` drives it.
+A step is ``plan`` (admit, draft, schedule, price) and, its seconds later, ``commit`` (advance).
+The compiled inside is in ``serving.kernels``; nothing here knows of the simulated clock.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +14,15 @@ import numpy as np
 from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost
 from workbench.schedulers import Outcomes, Scheduler, View, checked, checked_draft_length
+from workbench.serving import kernels
 from workbench.serving.history import History
 from workbench.serving.metrics import Recorder
 from workbench.serving.population import Population
+from workbench.serving.state import PADDED_TOKENS, SLOT
+from workbench.serving.workload import Workload
+
+_NONE_DRAWN = np.zeros(0, bool)
+_NO_ROWS = np.zeros(1, np.uint8)
 
 
 @dataclass(slots=True)
@@ -29,237 +34,233 @@ class Options:
     synchronous: bool | None = None  # None: what the scheduler needs
 
 
-@dataclass(slots=True)
-class Step:
-    """A planned step: what will have happened when its seconds are over."""
-
-    seconds: float
-    slots: np.ndarray  # [R] slots of the decoding requests
-    survival: np.ndarray | None  # [R, γ]
-    lengths: np.ndarray  # ℓ [R]
-    kept: np.ndarray  # accepted drafts [R], before clipping to the request's end
-    emitted: np.ndarray  # tokens [R]
-    final: np.ndarray  # bool [R]: the round that reaches the request's end
-    chunks: list[tuple[int, int]]  # (slot, prompt tokens)
-    batch_tokens: int
-    drawn: int
-
-
 class Replica:
     """State of one replica. Decoding requests keep the order of their admission."""
 
     def __init__(
         self,
-        population: Population,
-        source: np.ndarray,
+        workload: Workload,
+        population: Population | None,
         cost: StepCost,
         belief: Belief,
         scheduler: Scheduler,
         options: Options,
         recorder: Recorder,
-        on_finished: Callable[[int, float], None],
     ):
         if options.token_budget < options.max_running:
             raise InputError(
-                f"token budget {options.token_budget} is smaller than {options.max_running} "
-                "running requests",
+                f"{options.token_budget} is smaller than the {options.max_running} requests that "
+                "may run, and each needs a token a step",
                 place="--token-budget",
-                mend="every running request needs one token a step: raise it or lower --max-running",
+                mend="raise it or lower --max-running",
             )
-        self.population, self.source = population, source
+        self.workload, self.population = workload, population
         self.cost, self.belief, self.scheduler = cost, belief, scheduler
-        self.options, self.recorder, self.on_finished = options, recorder, on_finished
+        self.options, self.recorder = options, recorder
+        self.counters = recorder.counters()
         self.synchronous = (
             scheduler.synchronous if options.synchronous is None else options.synchronous
         )
+        self.gamma = population.block_size if population else 1
+        self._accepted = population.accepted if population else _NO_ROWS
+        drawn = population.drawn if population else None
+        self._drawn = _NONE_DRAWN if drawn is None else drawn
+
         slots = options.max_running
         self.waiting: deque[int] = deque()  # serial numbers of requests
+        self.slots = np.zeros(slots, SLOT).view(np.recarray)
         self.free = list(range(slots))[::-1]
-        self.prefilling: list[int] = []  # slots, in order of admission
-        self.prefilled = np.zeros(slots, np.int64)
-        self.serial = np.zeros(slots, np.int64)
-        self.prompt = np.zeros(slots, np.int64)
-        self.left = np.zeros(slots, np.int64)  # tokens still to emit after the anchor
-        self.anchor = np.zeros(slots, np.int64)  # output index of the anchor
-        self.row = np.zeros(slots, np.int64)  # the anchor's row in the population
-        self.decoding = np.zeros(0, np.int64)  # slots, in order of admission
-        self.admitted = 0  # requests that entered with the step being planned
-        self.drafts = scheduler.name != "none"  # whether prefill feeds a drafter
+        self.decoding = np.zeros(slots, np.int64)  # slots, in order of admission
+        self.decoding_count = 0
+        self.prefilling = np.zeros(slots, np.int64)  # slots, in order of admission
+        self.prefilling_count = 0
+        self.admissions = 0
         self.history = History(
-            max(scheduler.history, scheduler.lag), slots, population.block_size, scheduler.lag
+            max(scheduler.history, scheduler.lag), slots, self.gamma, scheduler.lag
         )
+        # the planned step, from plan to commit
+        self._chunk = np.zeros(slots, np.int64)
+        self._before = np.zeros(slots, np.int64)
+        self._outcome = np.zeros(slots, np.int64)
+        self._kept = np.zeros(slots, np.int64)
+        self._finished = np.zeros(slots, np.int64)
+        self._uniform = np.full(slots, scheduler.uniform or 0)
+        self._requests = self._chunks = self._drafts = self._admitted = 0
+        self._seconds = 0.0
+        self._lengths = self._uniform
+        self._survival: np.ndarray | None = None
 
     @property
     def busy(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.waiting or self.prefilling or len(self.decoding))
+        return bool(self.decoding_count or self.prefilling_count or self.waiting)
 
-    def admit(self) -> None:
+    # Admission -----------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
         """Move waiting requests into free slots, first come first served."""
-        self.admitted = min(len(self.waiting), len(self.free))
-        for _ in range(self.admitted):
-            serial, slot = self.waiting.popleft(), self.free.pop()
-            request = self.source[serial]
-            self.serial[slot] = serial
-            self.prompt[slot] = self.population.prompt[request]
-            self.left[slot] = self.population.output[request] - 1
-            self.anchor[slot] = 0
-            self.row[slot] = self.population.row_start[request]
-            self.prefilled[slot] = 0
-            self.history.forget(slot)
-            self.prefilling.append(slot)
+        self._admitted = min(len(self.waiting), len(self.free))
+        for _ in range(self._admitted):
+            self._seat(self.waiting.popleft(), self.free.pop())
 
-    def _chunks(self, budget: int) -> list[tuple[int, int]]:
-        """Prompt tokens per prefilling slot, oldest first, at most ``budget`` in all."""
-        chunks = []
-        for slot in self.prefilling:
-            if budget <= 0:
-                break
-            tokens = min(int(self.prompt[slot] - self.prefilled[slot]), budget)
-            chunks.append((slot, tokens))
-            budget -= tokens
-        return chunks
+    def _seat(self, serial: int, index: int) -> None:
+        workload = self.workload
+        segment = int(workload.segment_start[serial])
+        row, rows = 0, 0
+        if segment < workload.segment_start[serial + 1]:
+            row, rows = workload.segment_first[segment], workload.segment_rows[segment]
+        self.admissions += 1
+        self.slots[index] = (
+            serial, self.admissions, workload.prompt[serial], 0, workload.output[serial],
+            row, row + rows, segment, 0, 0,
+        )  # fmt: skip
+        self.history.forget(index)
+        self.prefilling[self.prefilling_count] = index
+        self.prefilling_count += 1
 
-    def plan(self, now: float) -> Step:
-        """Decide the next step: prefill chunks, drafts, verified lengths, outcome and price."""
-        slots, population, scheduler = self.decoding, self.population, self.scheduler
-        running, gamma = len(slots), population.block_size
+    # Planning ------------------------------------------------------------------------------------
+
+    def plan(self, now: float) -> float:
+        """Decide the next step; returns its seconds. ``commit`` must follow."""
+        self._admit()
+        requests = self._requests = self.decoding_count
+        self._survival, self._drafts, self._lengths = None, 0, self._uniform
+        verified, context = 0, 0.0
         budget = self.options.token_budget
-        if running == 0:
-            return self._priced(slots, 0, self._chunks(budget), None, None)
-        row = self.row[slots]
+        if requests:
+            context = kernels.mean_context(self.slots, self.decoding, requests)
+            # drafts per request that the token budget has room for
+            fits = min(self.gamma, budget // requests - 1)
+            uniform = self.scheduler.uniform
+            if uniform is not None:
+                self._drafts = min(uniform, fits)
+                if self._drafts < uniform:
+                    self._lengths = np.full(requests, self._drafts)
+                verified = self._drafts * requests
+                prefill = self._plan_chunks(requests * (1 + self._drafts))
+            else:
+                prefill = self._schedule(now, requests, fits, context)
+                verified = int(self._lengths.sum()) if self._drafts else 0
+            if self._drafts:
+                kernels.outcomes(
+                    self.slots, self.decoding, requests, self._accepted, 0.0, 0, self._outcome
+                )
+        else:
+            prefill = self._plan_chunks(0)
+        batch = kernels.count_step(self.counters, requests, verified, prefill)
+        self.counters[PADDED_TOKENS] += self.cost.padded(batch)
+        self._seconds = self.cost.step_seconds(
+            requests=requests,
+            batch_tokens=batch,
+            mean_context=context,
+            chunk_tokens=self._chunk[: self._chunks].tolist(),
+            context_tokens=self._before[: self._chunks].tolist(),
+            draft_tokens=self._drafts,
+            sync=self.synchronous,
+            new_requests=self._admitted,
+            drafter=self.scheduler.drafter,
+        )
+        return self._seconds
+
+    def _plan_chunks(self, taken: int) -> int:
+        """Prefill what ``taken`` tokens leave of the budget; returns the prompt tokens."""
+        if not self.prefilling_count:
+            self._chunks = 0
+            return 0
+        self._chunks, tokens = kernels.plan_chunks(
+            self.slots, self.prefilling, self.prefilling_count,
+            self.options.token_budget - taken, self._chunk, self._before,
+        )  # fmt: skip
+        return tokens
+
+    def _schedule(self, now: float, requests: int, fits: int, context: float) -> int:
+        """Ask the scheduler; sets drafts, survivals and lengths, returns the prompt tokens."""
+        scheduler, gamma = self.scheduler, self.gamma
+        rows = self.decoding[:requests]
+        serial, contexts, row = np.empty((3, requests), np.int64)
+        age = np.empty(requests)
+        kernels.look(
+            self.slots, rows, requests, self.recorder.issued, now, serial, contexts, row, age
+        )
         view = View(
             block_size=gamma,
-            request=self.serial[slots],
-            context=self.prompt[slots] + self.anchor[slots] + 1,
+            request=serial,
+            context=contexts,
             prefill_tokens=0,
             step_seconds=None,
-            past=self.history.of(slots),
-            age=now - self.recorder.issued[self.serial[slots]],
+            past=self.history.of(rows),
+            age=age,
         )
-        fits = min(gamma, budget // running - 1)  # drafts per request that the budget leaves room for
-        self._price_view(view, self._chunks(budget - running * (1 + fits)), fits)
+        prefill = self._plan_chunks(requests * (1 + fits))
+        self._price(view, prefill, fits, context)
         drafts = min(checked_draft_length(scheduler, view), fits)
-        chunks = self._chunks(budget - running * (1 + drafts))
+        if drafts != fits:
+            prefill = self._plan_chunks(requests * (1 + drafts))
+            self._price(view, prefill, drafts, context)
+        self._drafts = view.draft_length = drafts
         if drafts <= 0:
-            return self._priced(slots, 0, chunks, None, view)
-        view.draft_length = drafts
-        self._price_view(view, chunks, drafts)
+            return prefill
+        population = self.population
         if population.confidence is None:
-            survival = np.ones((running, gamma))
-        else:
-            view.confidence = population.confidence[row].astype(np.float64)
-            survival = np.cumprod(view.confidence, axis=1)
-        if drafts < gamma:
+            survival = np.ones((requests, gamma))
             survival[:, drafts:] = 0.0
+        else:
+            view.confidence, survival = np.empty((2, requests, gamma))
+            kernels.survivals(
+                population.confidence, row, requests, drafts, view.confidence, survival
+            )
         if scheduler.reads == "outcomes":
-            accepted = np.minimum(population.accepted[row], self.left[slots] - 1)
-            view.outcomes = Outcomes(accepted, lambda: population.shortest_path[row])
-        lengths = checked(scheduler, view, survival)
-        return self._priced(slots, drafts, chunks, survival, view, lengths)
+            limit = self.slots.left[rows] - 1
+            view.outcomes = Outcomes(
+                np.minimum(self._accepted[row], limit),
+                lambda: np.minimum(population.shortest_path[row], limit),
+            )
+        self._survival = survival
+        self._lengths = checked(scheduler, view, survival)
+        return prefill
 
-    def _price_view(self, view: View, chunks: list[tuple[int, int]], drafts: int) -> None:
-        view.prefill_tokens = sum(tokens for _, tokens in chunks)
-        prefill_seconds = self._prefill_seconds(chunks)
-        mean_context = float(view.context.mean())
+    def _price(self, view: View, prefill: int, drafts: int, context: float) -> None:
+        """Give the view its prices: whole steps with 0..n drafts verified."""
+        chunks = slice(0, self._chunks)
+        attention = self.cost.prefill_seconds(
+            self._chunk[chunks].tolist(), self._before[chunks].tolist()
+        )
+        view.prefill_tokens = prefill
         view.step_seconds = lambda most: self.belief.step_seconds(
             view.requests,
-            view.prefill_tokens,
+            prefill,
             most,
-            mean_context=mean_context,
-            prefill_other=prefill_seconds,
+            mean_context=context,
+            prefill_other=attention,
             draft_tokens=drafts,
             sync=self.synchronous,
         )
 
-    def _prefill_seconds(self, chunks: list[tuple[int, int]]) -> float:
-        if not chunks:
-            return 0.0
-        slots = [slot for slot, _ in chunks]
-        return self.cost.prefill_seconds([tokens for _, tokens in chunks], self.prefilled[slots])
+    # Committing ----------------------------------------------------------------------------------
 
-    def _priced(self, slots, drafts, chunks, survival, view, lengths=None) -> Step:
-        """The step with its true price and its recorded outcome."""
-        running = len(slots)
-        if lengths is None:
-            lengths = np.zeros(running, np.int64)
-        row, left = self.row[slots], self.left[slots]
-        kept = np.minimum(lengths, self.population.accepted[row]) if drafts else lengths
-        final = kept + 1 >= left
-        tokens = [tokens for _, tokens in chunks]
-        batch_tokens = running + int(lengths.sum()) + sum(tokens)
-        seconds = self.cost.step_seconds(
-            requests=running,
-            batch_tokens=batch_tokens,
-            mean_context=float(view.context.mean()) if running else 0.0,
-            chunk_tokens=tokens,
-            context_tokens=self.prefilled[[slot for slot, _ in chunks]] if chunks else (),
-            draft_tokens=drafts,
-            sync=self.synchronous,
-            new_requests=self.admitted,
-            drafter=self.drafts,
-        )
-        drawn = self.population.drawn
-        return Step(
-            seconds=seconds,
-            slots=slots,
-            survival=survival,
-            lengths=lengths,
-            kept=kept,
-            emitted=np.minimum(kept + 1, left),
-            final=final,
-            chunks=chunks,
-            batch_tokens=batch_tokens,
-            drawn=0 if drawn is None or not drafts else int((drawn[row] & (lengths > 0)).sum()),
-        )
-
-    def commit(self, step: Step, now: float) -> None:
-        """Advance all requests to the end of ``step``, which is ``now``."""
-        counters, recorder = self.recorder.counters, self.recorder
-        verified, kept = int(step.lengths.sum()), int(step.kept.sum())
-        counters.steps += 1
-        counters.rounds += len(step.slots)
-        counters.verified += verified
-        counters.rejected += verified - kept
-        counters.batch_tokens += step.batch_tokens
-        counters.padded_tokens += self.cost.padded(step.batch_tokens)
-        counters.tokens += int(step.emitted.sum())
-        counters.drawn_rounds += step.drawn
-        self.history.record(step.slots, step.survival, step.lengths, step.kept, step.seconds)
-
-        self.anchor[step.slots] += step.emitted
-        self.row[step.slots] += step.emitted
-        self.left[step.slots] -= step.emitted
-        finished: list[int] = []
-        if step.final.any():
-            counters.inner_rounds += int((~step.final).sum())
-            counters.inner_verified += int(step.lengths[~step.final].sum())
-            counters.inner_kept += int(step.kept[~step.final].sum())
-            finished = step.slots[step.final].tolist()
-            self.decoding = step.slots[~step.final]
-        else:
-            counters.inner_rounds += len(step.slots)
-            counters.inner_verified += verified
-            counters.inner_kept += kept
-
-        started = []
-        for slot, tokens in step.chunks:
-            self.prefilled[slot] += tokens
-            if self.prefilled[slot] < self.prompt[slot]:
-                continue
-            self.prefilling.remove(slot)
-            recorder.first[self.serial[slot]] = now
-            counters.tokens += 1
-            if self.left[slot]:
-                started.append(slot)
-            else:
-                finished.append(slot)
-        if started:
-            self.decoding = np.concatenate([self.decoding, np.array(started, np.int64)])
-        for slot in finished:
-            serial = int(self.serial[slot])
-            recorder.last[serial] = now
-            recorder.emitted[serial] = self.anchor[slot] + 1
-            self.free.append(slot)
-        for slot in finished:
-            self.on_finished(int(self.serial[slot]), now)
+    def commit(self, now: float) -> list[int]:
+        """Advance all requests to the end of the planned step, ``now``; serials that finished."""
+        requests, workload = self._requests, self.workload
+        alive = ended = 0
+        decoding = self.decoding[:requests].copy() if self._survival is not None else None
+        if requests:
+            alive, ended = kernels.commit_rounds(
+                self.slots, self.decoding, requests, self._drafts, self._lengths, self._outcome,
+                self._drawn, workload.segment_first, workload.segment_rows,
+                workload.segment_start[1:], self._kept, self.counters, self._finished,
+            )  # fmt: skip
+        self.history.record(decoding, self._survival, self._lengths, self._kept, self._seconds)
+        if self._chunks:
+            self.prefilling_count, alive, ended = kernels.commit_chunks(
+                self.slots, self.prefilling, self.prefilling_count, self._chunks, self._chunk,
+                self.decoding, alive, now, self.recorder.first, self.counters,
+                self._finished, ended,
+            )  # fmt: skip
+        self.decoding_count = alive
+        if not ended:
+            return []
+        indices = self._finished[:ended].tolist()
+        serials = self.slots.serial[self._finished[:ended]]
+        self.recorder.last[serials] = now
+        self.free.extend(indices)
+        return serials.tolist()

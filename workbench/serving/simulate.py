@@ -18,6 +18,7 @@ from workbench.schedulers import Scheduler, lossless
 from workbench.serving.metrics import Recorder, summarise
 from workbench.serving.population import Population, request_order
 from workbench.serving.replica import Options, Replica
+from workbench.serving.workload import Workload, replay
 
 
 @dataclass(frozen=True)
@@ -77,29 +78,28 @@ class Run:
         self.population, self.cost, self.scheduler, self.load = population, cost, scheduler, load
         self.on_progress = on_progress
         count = requests or load.default_requests(len(population.output))
-        self.order, self.due = self._arrivals(count, weights, seed)
-        self.recorder = Recorder(len(self.order))
+        self.workload = self._requests(count, weights, seed)
+        self.recorder = Recorder(self.workload.output)
         self.env = simpy.Environment()
         self.issued = self.completed = 0
-        self.user_of = np.zeros(len(self.order), np.int64)
+        self.user_of = np.zeros(len(self.workload), np.int64)
         self.served_users: set[int] = set()
         self.replica = Replica(
+            self.workload,
             population,
-            self.order,
             cost,
             belief or TruthBelief(cost),
             scheduler,
             options or Options(),
             self.recorder,
-            self._finished,
         )
         self.wake = self.env.event()
         # arrivals first: what arrives at the instant a replica starts joins its first step
         self.env.process(self._closed() if load.concurrency else self._open())
         self.env.process(self._serve())
 
-    def _arrivals(self, count: int, weights, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Population index of each request, and when it is due (None in a closed loop)."""
+    def _requests(self, count: int, weights, seed: int) -> Workload:
+        """The requests in order of issue, and when each is due."""
         population, load = self.population, self.load
         if load.recorded:
             known = np.flatnonzero(~np.isnan(population.arrival_s))
@@ -112,14 +112,14 @@ class Run:
                 )
             order = known[np.argsort(population.arrival_s, kind="stable")][:count]
             due = population.arrival_s[order]
-            return order, due - due[0]
+            return replay(population, order, due - due[0])
         if weights is None:
             weights = np.ones(len(population.traces))
         order = request_order(population, weights, count, stream(seed, "order"))
         if load.concurrency:
-            return order, None
+            return replay(population, order)
         gaps = stream(seed, "arrivals").exponential(1.0 / load.rate, count)
-        return order, np.cumsum(gaps)
+        return replay(population, order, np.cumsum(gaps))
 
     def _issue(self, user: int = 0) -> None:
         serial, now = self.issued, self.env.now
@@ -131,7 +131,7 @@ class Run:
             self.wake.succeed()
 
     def _closed(self) -> Iterator[simpy.Event]:
-        users = min(self.load.concurrency, len(self.order))
+        users = min(self.load.concurrency, len(self.workload))
         gap = self._stagger_seconds(users) if self.load.stagger else 0.0
         for user in range(users):
             if user and gap:
@@ -141,26 +141,26 @@ class Run:
 
     def _stagger_seconds(self, users: int) -> float:
         """A first request's length under plain decoding at this concurrency, over the users."""
-        first = self.order[:users]
-        context = float((self.population.prompt[first] + self.population.output[first] / 2).mean())
+        output = self.workload.output[:users]
+        context = float((self.workload.prompt[:users] + output / 2).mean())
         batch = min(users, self.replica.options.max_running)
         step = (
             self.cost.verify_seconds(batch)
             + self.cost.attention_seconds(batch, context)
             + self.cost.host_seconds(False)
         )
-        return float(self.population.output[first].mean()) * step / users
+        return float(output.mean()) * step / users
 
     def _issue_next(self, user: int) -> None:
-        if self.issued < len(self.order):
+        if self.issued < len(self.workload):
             self._issue(user)
-            if self.issued == len(self.order):
+            if self.issued == len(self.workload):
                 self.recorder.close(self.env.now)
 
     def _open(self) -> Iterator[simpy.Event]:
-        count = len(self.due)
+        count = len(self.workload)
         first, last = count // 10, count - 1 - count // 10
-        for serial, due in enumerate(self.due.tolist()):
+        for serial, due in enumerate(self.workload.due.tolist()):
             if due > self.env.now:
                 yield self.env.timeout(due - self.env.now)
             self._issue()
@@ -176,10 +176,9 @@ class Run:
             if not replica.busy:
                 self.wake = env.event()
                 yield self.wake
-            replica.admit()
-            step = replica.plan(env.now)
-            yield env.timeout(step.seconds)
-            replica.commit(step, env.now)
+            yield env.timeout(replica.plan(env.now))
+            for serial in replica.commit(env.now):
+                self._finished(serial, env.now)
 
     def _finished(self, serial: int, now: float) -> None:
         self.completed += 1
@@ -207,7 +206,7 @@ class Run:
             "replay": "exact" if exact else "approximate",
             "hindsight": scheduler.reads == "outcomes",
             **self.load.label(),
-            "requests": len(self.order),
+            "requests": len(self.workload),
             **figures,
             "wall_s": time.perf_counter() - began,
         }
