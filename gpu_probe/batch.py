@@ -1,0 +1,82 @@
+"""One step's batch: which tokens, at which positions, on which cache pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+PAGE_TOKENS = 16
+
+
+def pages_needed(requests: int, tokens: int) -> int:
+    """Cache pages of ``requests`` requests of ``tokens`` tokens each (context and new ones)."""
+    return requests * -(-tokens // PAGE_TOKENS)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """R requests with B query tokens in all, each request after its own context.
+
+    tokens, slots int64 [B]; positions int32 [B]; query_starts int32 [R+1]; lengths int32 [R]
+    (context and query tokens); table int32 [R, pages] (page numbers, in order).
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    slots: torch.Tensor
+    query_starts: torch.Tensor
+    lengths: torch.Tensor
+    table: torch.Tensor
+    query_max: int
+    length_max: int
+
+    @property
+    def requests(self) -> int:
+        return len(self.lengths)
+
+
+def split_evenly(total: int, parts: int) -> list[int]:
+    """``total`` tokens over ``parts`` requests, as evenly as whole tokens allow."""
+    return [total // parts + (i < total % parts) for i in range(parts)]
+
+
+def make_batch(
+    queries: list[int],
+    contexts: list[int],
+    pages: int,
+    vocabulary: int,
+    device: str,
+    generator: torch.Generator,
+) -> Batch:
+    """A batch of random tokens on randomly scattered pages out of ``pages`` (CPU ``generator``).
+
+    queries, contexts: per request, the new tokens of this step and those already cached.
+    """
+    lengths = [q + c for q, c in zip(queries, contexts, strict=True)]
+    per_request = [-(-length // PAGE_TOKENS) for length in lengths]
+    if sum(per_request) > pages:
+        raise ValueError(f"{sum(per_request)} pages needed, {pages} there")
+    # a cache that has served a while is fragmented, so neighbours in a request are not in memory
+    free = torch.randperm(pages, generator=generator, dtype=torch.int32)
+    table = torch.zeros(len(lengths), max(per_request), dtype=torch.int32)
+    taken = 0
+    for r, n in enumerate(per_request):
+        table[r, :n] = free[taken : taken + n]
+        taken += n
+    request = torch.repeat_interleave(torch.arange(len(queries)), torch.tensor(queries))
+    starts = torch.tensor([0, *queries]).cumsum(0)
+    inside = torch.arange(int(starts[-1])) - starts[request]
+    positions = torch.tensor(contexts)[request] + inside
+    slots = table[request, positions // PAGE_TOKENS].long() * PAGE_TOKENS + positions % PAGE_TOKENS
+    tokens = torch.randint(vocabulary, (int(starts[-1]),), generator=generator)
+    return Batch(
+        tokens=tokens.to(device),
+        positions=positions.int().to(device),
+        slots=slots.to(device),
+        query_starts=starts.int().to(device),
+        lengths=torch.tensor(lengths, dtype=torch.int32).to(device),
+        table=table.to(device),
+        query_max=max(queries),
+        length_max=max(lengths),
+    )

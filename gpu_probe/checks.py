@@ -1,0 +1,74 @@
+"""Kernels against the torch reference in float64, on random ragged batches of this device."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention.bias import causal_lower_right
+
+from gpu_probe import reference
+from gpu_probe.batch import make_batch, pages_needed
+from gpu_probe.layer import kernels_for, rope_table
+from gpu_probe.shapes import ModelShape
+
+
+def relative_error(out: torch.Tensor, truth: torch.Tensor) -> float:
+    """‖out − truth‖ ÷ ‖truth‖ in float64; infinite where anything is not a number."""
+    error = ((out.double() - truth.double()).norm() / truth.double().norm()).item()
+    return error if error == error else float("inf")
+
+
+def check_kernels(shape: ModelShape, device: str, dtype: torch.dtype, seed: int) -> dict:
+    """Largest relative error of each kernel, by name. bf16 lies between 1e-3 and 1e-2."""
+    kernels = kernels_for(device)
+    cpu = torch.Generator().manual_seed(seed)
+    on_device = torch.Generator(device).manual_seed(seed)
+
+    def normal(*size: int) -> torch.Tensor:
+        return torch.randn(size, device=device, dtype=dtype, generator=on_device)
+
+    errors: dict[str, float] = {}
+
+    def note(name: str, out: torch.Tensor, truth: torch.Tensor) -> None:
+        errors[name] = max(errors.get(name, 0.0), relative_error(out, truth))
+
+    x, residual, weight = normal(7, shape.hidden), normal(7, shape.hidden), normal(shape.hidden)
+    wide = residual.double()
+    truth = reference.add_rmsnorm(x.double(), wide, weight.double(), shape.norm_eps)
+    note("add_rmsnorm", kernels.add_rmsnorm(x, residual, weight, shape.norm_eps), truth)
+    note("residual", residual, wide)
+    gate_up = normal(7, 2 * shape.mlp)
+    note("swiglu", kernels.swiglu(gate_up), reference.swiglu(gate_up.double()))
+
+    rope = rope_table(shape, 4096, device)
+    for queries, contexts in (
+        ([1, 1, 1, 1], [0, 15, 16, 2999]),
+        ([8, 1, 3, 5, 8], [0, 700, 31, 1023, 3000]),
+        ([32, 17], [100, 2040]),
+    ):
+        tokens = max(q + c for q, c in zip(queries, contexts, strict=True))
+        pages = normal(pages_needed(len(queries), tokens), 2, shape.kv_heads, 16, shape.head)
+        batch = make_batch(queries, contexts, len(pages), shape.vocabulary, device, cpu)
+        qkv, wide = normal(sum(queries), shape.qkv), pages.double()
+        norms = normal(2, shape.head)
+        q = kernels.norm_rope_append(qkv, *norms, rope, batch, pages, shape.norm_eps)
+        truth = reference.norm_rope_append(
+            qkv.double(), *norms.double(), rope, batch, wide, shape.norm_eps
+        )
+        note("norm_rope", q, truth)
+        written = batch.slots // 16, slice(None), slice(None), batch.slots % 16
+        note("append", pages[written], wide[written])
+        for causal in (True, False):
+            truth = reference.attention(q.double(), pages.double(), batch, causal)
+            note("attention", kernels.attention(q, pages, batch, causal), truth)
+
+    q, k, v = normal(1, shape.heads, 24, shape.head), *normal(2, 1, shape.kv_heads, 96, shape.head)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=causal_lower_right(24, 96), enable_gqa=True
+    )
+    mask = torch.ones(24, 96, dtype=torch.bool, device=device).tril(96 - 24)
+    truth = F.scaled_dot_product_attention(
+        q.double(), k.double(), v.double(), attn_mask=mask, enable_gqa=True
+    )
+    note("prefill", out, truth)
+    return errors

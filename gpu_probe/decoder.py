@@ -1,0 +1,52 @@
+"""The target: a dense decoder with random weights, one forward pass per engine step."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from gpu_probe.batch import Batch
+from gpu_probe.layer import Layer, Weights, kernels_for, rope_table
+from gpu_probe.shapes import ModelShape
+
+
+class Decoder:
+    """Every layer has weights of its own, so that a step streams all of them from memory."""
+
+    def __init__(
+        self, shape: ModelShape, device: str, dtype: torch.dtype, positions: int, seed: int = 0
+    ):
+        self.shape, self.device, self.dtype = shape, device, dtype
+        self.kernels = kernels_for(device)
+        weights = Weights(device, dtype, seed)
+        self.embedding = weights.matrix(shape.vocabulary, shape.hidden)
+        self.layers = [Layer.random(shape, weights) for _ in range(shape.layers)]
+        self.norm = weights.norm(shape.hidden)
+        self.head = weights.matrix(shape.vocabulary, shape.hidden)
+        self.weight_bytes = weights.bytes
+        self.rope = rope_table(shape, positions, device)
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Weight bytes that every step reads: all but the embedding, of which it reads rows."""
+        return self.weight_bytes - self.embedding.nbytes
+
+    def forward(self, batch: Batch, cache: torch.Tensor, logit_rows: int | None = None):
+        """Next token of each of the first ``logit_rows`` query tokens (default: all), int64.
+
+        cache [layers, pages, 2, KV heads, page tokens, head]; the new tokens are written to it.
+        """
+        kernels, eps = self.kernels, self.shape.norm_eps
+        residual = F.embedding(batch.tokens, self.embedding)
+        x = kernels.rmsnorm(residual, self.layers[0].input_norm, eps)
+        norms = [layer.input_norm for layer in self.layers[1:]] + [self.norm]
+        for layer, pages, norm in zip(self.layers, cache, norms, strict=True):
+            y = layer.forward(x, residual, batch, pages, self.rope, kernels, eps)
+            x = kernels.add_rmsnorm(y, residual, norm, eps)
+        return F.linear(x[:logit_rows], self.head).argmax(-1)
+
+    def attention_only(self, q: torch.Tensor, batch: Batch, cache: torch.Tensor) -> torch.Tensor:
+        """The attention of every layer and nothing else; q [B, heads, head]."""
+        for layer in range(self.shape.layers):
+            q = self.kernels.attention(q, cache[layer % len(cache)], batch)
+        return q
