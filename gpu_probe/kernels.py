@@ -117,6 +117,7 @@ def norm_rope_append(
     q_heads = qkv.shape[1] // head - 2 * kv_heads
     out = qkv.new_empty(tokens, q_heads, head)
     heads = math.gcd(q_heads, kv_heads)
+    heads &= -heads  # a tile's side is a power of two
     _norm_rope_append[(tokens, (q_heads + 2 * kv_heads) // heads)](
         qkv, q_weight, k_weight, rope, batch.positions, batch.slots, pages, out, eps,
         q_heads, kv_heads, head, page_tokens, heads, num_warps=2,

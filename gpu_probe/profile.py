@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from gpu_probe import __version__, compare
+from gpu_probe.batch import PAGE_TOKENS
 from gpu_probe.checks import check_kernels
 from gpu_probe.errors import ProbeError
 from gpu_probe.grid import Grid
@@ -243,18 +244,19 @@ class Run:
     def kv_cache(self) -> None:
         """What vLLM's gpu_memory_utilization 0.9 would leave for the cache of both models."""
         weights = self.probe.decoder.weight_bytes + self.probe.drafter.weight_bytes
-        width = 2 if self.device == "cuda" else 4
-        per_token = self.shape.kv_bytes(self.shape.layers + self.drafter.layers, width)
+        per_token = self.shape.kv_bytes(self.shape.layers + self.drafter.layers)
         self.measured["weight_bytes"] = weights
         self.measured["streamed_weight_bytes"] = self.probe.decoder.streamed_bytes
-        cache = {"block_tokens": 16, "bytes_per_token": per_token}
         total = self.document["hardware"].get("memory_bytes")
         if total:
             held = weights + self.probe.pool.nbytes
             workspace = max(0, torch.cuda.max_memory_allocated() - held)
             self.measured["workspace_bytes"] = workspace
-            cache["capacity_tokens"] = int((0.9 * total - weights - workspace) // per_token)
-        self.document["kv_cache"] = cache
+            self.document["kv_cache"] = {
+                "block_tokens": PAGE_TOKENS,
+                "bytes_per_token": per_token,
+                "capacity_tokens": int((0.9 * total - weights - workspace) // per_token),
+            }
         self.save("kv_cache")
 
     def power(self) -> None:
