@@ -1,4 +1,4 @@
-"""The past that a scheduler sees: aligned to today's rows, from its lag on, never a former tenant's."""
+"""The past that a scheduler sees: rows of today, from its lag on, never a former tenant's."""
 
 import numpy as np
 import pytest

@@ -84,7 +84,7 @@ def test_every_request_gets_exactly_its_tokens(
     result = run.result()
     asked = population.output[run.workload.source]
     recorder = run.recorder
-    assert not run.replica.slots.left.any()
+    assert not run.replica.slots["left"].any()
     assert result["output_tokens"] == asked.sum()
     assert result["requests_completed"] == 30
     assert (recorder.issued <= recorder.first).all() and (recorder.first <= recorder.last).all()

@@ -1,4 +1,4 @@
-"""The figures of a run, made of its counters, its window and its requests' times (design §2, §6)."""
+"""The figures of a run, made of counters, the window and the times of requests (design §2, §6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded requests of an arm's traces as one set of flat arrays, and the order they are used."""
+"""The recorded requests of an arm's traces as one set of flat arrays, and their order of use."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from workbench.serving import kernels
 from workbench.serving.history import History
 from workbench.serving.metrics import Recorder
 from workbench.serving.population import Population
-from workbench.serving.state import PADDED_TOKENS, SLOT
+from workbench.serving.state import PADDED_TOKENS, new_slots
 from workbench.serving.workload import Workload
 
 _NONE_DRAWN = np.zeros(0, bool)
@@ -68,7 +68,7 @@ class Replica:
 
         slots = options.max_running
         self.waiting: deque[int] = deque()  # serial numbers of requests
-        self.slots = np.zeros(slots, SLOT).view(np.recarray)
+        self.slots = new_slots(slots)
         self.free = list(range(slots))[::-1]
         self.decoding = np.zeros(slots, np.int64)  # slots, in order of admission
         self.decoding_count = 0
@@ -210,7 +210,7 @@ class Replica:
                 population.confidence, row, requests, drafts, view.confidence, survival
             )
         if scheduler.reads == "outcomes":
-            limit = self.slots.left[rows] - 1
+            limit = self.slots["left"][rows] - 1
             view.outcomes = Outcomes(
                 np.minimum(self._accepted[row], limit),
                 lambda: np.minimum(population.shortest_path[row], limit),
@@ -260,7 +260,7 @@ class Replica:
         if not ended:
             return []
         indices = self._finished[:ended].tolist()
-        serials = self.slots.serial[self._finished[:ended]]
+        serials = self.slots["serial"][self._finished[:ended]]
         self.recorder.last[serials] = now
         self.free.extend(indices)
         return serials.tolist()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.compiled import why_slow
+
 SLOT = np.dtype(
     [
         ("serial", np.int64),  # number of the request in order of issue
@@ -22,6 +24,14 @@ SLOT = np.dtype(
     ],
     align=True,
 )
+
+
+
+def new_slots(count: int) -> np.ndarray:
+    """``count`` empty slots, [S] of SLOT; a recarray for plain Python, which reads by attribute."""
+    slots = np.zeros(count, SLOT)
+    return slots.view(np.recarray) if why_slow() else slots
+
 
 # Running sums of a replica, indices into an int64 array.
 COUNTERS = (
