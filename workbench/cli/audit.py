@@ -43,7 +43,7 @@ FORMAT = "workbench.audit/1"
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
-    "--block-size", type=click.IntRange(1, 7), default=3, show_default=True, help="Largest γ."
+    "--block-size", type=click.IntRange(1, 5), default=3, show_default=True, help="Largest γ."
 )
 @click.option(
     "--vocabulary", type=click.IntRange(2, 4), default=3, show_default=True, help="Largest V."
