@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from workbench.cli.trace_synth import synth
 from workbench.files import atomic_write
 from workbench.traces import TraceStatistics, read_trace, trace_statistics
 
@@ -19,6 +20,9 @@ JSON_FORMAT = "workbench.trace-info/1"
 @click.group(name="trace")
 def command() -> None:
     """Look at recorded traces of a drafter (workbench.trace/1)."""
+
+
+command.add_command(synth)
 
 
 @command.command()
