@@ -30,7 +30,8 @@ GRAPHS_4096 = "b300-tp4-v4flash-vllm-graphs4096-extrapolated"
 CHAT = PRESETS["qwen3-4b-dspark-chat"].conditional
 GPUS = 4
 
-# (R, scheduler, the planner's lookup): tok/s, and the batch tokens Σ(1 + ℓ) where it was stated
+# (R, scheduler, the planner's lookup): tok/s, and the batch tokens Σ(1 + ℓ) where it was stated.
+# Left out: verifying all at 256, 6702 tok/s, for which 2048 tokens were priced as 4096 (133.45 ms)
 COMPUTED = {
     (16, "none", None): (2862, 16),
     (16, "greedy", None): (2315, 16),
@@ -61,7 +62,7 @@ def chat():
 def simulated(profile: str, users: int, scheduler: str, belief=None) -> dict:
     cost = StepCost(read_profile(profile))
     load = Load(concurrency=users, stagger=True)
-    run = Run(chat(), cost, create(scheduler, 7), load, belief=belief, requests=max(3 * users, 256))
+    run = Run(chat(), cost, create(scheduler, 7), load, belief=belief, requests=max(3 * users, 512))
     result = run.result()
     assert result["window"]["kind"] == "steady"
     return result | {
@@ -112,9 +113,12 @@ def test_a_floor_lookup_falls_off_the_graph_cliff_and_ceil_stays_inside():
     assert truth["tok_s"] == pytest.approx(ceil["tok_s"], rel=0.01)
 
 
-def test_a_linear_lookup_loses_to_ceil_at_16_users():
-    ceil, linear = (figures(GRAPHS_1024, 16, "topk", rule) for rule in ("ceil", "linear"))
-    assert linear["tok_s"] < ceil["tok_s"]
+@pytest.mark.parametrize("users", [16, 32])
+def test_a_floor_lookup_loses_to_ceil_inside_the_graphs_too(users):
+    ceil, floor = (figures(GRAPHS_1024, users, "topk", rule) for rule in ("ceil", "floor"))
+    # floor takes the first tokens past a graph for free, ceil the padding up to the next one
+    assert floor["tok_s"] < 0.98 * ceil["tok_s"]
+    assert floor["batch_tokens"] < ceil["batch_tokens"]
 
 
 def test_the_capture_limit_alone_turns_the_verdict_on_verifying_everything():
@@ -160,8 +164,9 @@ def test_with_high_capture_limit_three_drafts_are_the_best_fixed_number_at_256()
 @pytest.mark.parametrize("users", [16, 64, 128, 256])
 def test_algorithm_1_stalls_where_the_batch_fills_a_graph(users):
     found = figures(GRAPHS_1024, users, "greedy")
-    # the first draft buys a whole new graph, so nothing is verified and drafting is pure loss
-    assert found["verification_budget"] == 1.0 and found["accepted_length"] == 1.0
+    # the first draft buys a whole new graph, so next to nothing is verified and drafting is loss;
+    # at 16 users a step with two prompts in it has 14 rounds, where one more token is 1/14 more
+    assert found["verification_budget"] < 1.01 and found["accepted_length"] < 1.01
     cost = StepCost(read_profile(GRAPHS_1024))
     seconds = cost.verify_seconds(users) + cost.draft_seconds(users, 7)
     assert found["tok_s"] == pytest.approx(users / seconds, rel=0.01)
@@ -170,7 +175,7 @@ def test_algorithm_1_stalls_where_the_batch_fills_a_graph(users):
 
 def test_algorithm_1_fills_the_graph_that_it_is_in_and_stops():
     found = figures(GRAPHS_1024, 250, "greedy")
-    assert 253 < found["batch_tokens"] <= 256
+    assert found["batch_tokens"] == pytest.approx(256, abs=0.5)
     assert figures(GRAPHS_1024, 250, "topk")["batch_tokens"] > 900
 
 
@@ -197,10 +202,10 @@ def test_a_flat_table_verifies_everything(scheduler, tmp_path):
 
 def test_the_same_from_the_command_line(tmp_path):
     trace = tmp_path / "chat.jsonl"
-    synth = ("--preset", "qwen3-4b-dspark-chat", "--requests", 600, "--prompt-tokens", 1)
+    synth = ("--preset", "qwen3-4b-dspark-chat", "--requests", 300, "--prompt-tokens", 1)
     assert workbench("trace", "synth", trace, *synth)[0] == 0
     common = ("--trace", trace, "--profile", GRAPHS_1024, "--scheduler", "topk", "--stagger")
-    common += ("--concurrency", 256, "--requests", 600, "--planner-table", GRAPHS_1024)
+    common += ("--concurrency", 256, "--requests", 1024, "--planner-table", GRAPHS_1024)
     tokens = {
         rule: simulate(*common, "--planner-lookup", rule)[0]["verification_budget"] * 256
         for rule in ("floor", "ceil")
