@@ -48,18 +48,41 @@ MAKERS = {spec: (lambda spec=spec: create(spec, 2)) for spec in SPECS}
 MAKERS["learner"] = Learner
 
 
+def assert_equals_single_paths(case, make):
+    result = enumerate_outputs(case, make())
+    totals, paths = walk(case, make())
+    expected = np.zeros([case.vocabulary] * (case.horizon * case.requests))
+    for texts, probability in totals.items():
+        expected[tuple(itertools.chain(*texts))] = probability
+    assert result.outputs.ravel() == pytest.approx(expected.ravel(), abs=1e-14)
+    assert result.outputs.sum() == pytest.approx(1, abs=1e-12)
+    assert result.paths == paths
+    return result
+
+
 @pytest.mark.parametrize("sees", ["prefix", "token"])
 @pytest.mark.parametrize("name", MAKERS)
 def test_equals_walking_every_path(name, sees):
     for case in itertools.islice(small(sees), 0, None, 2):
-        result = enumerate_outputs(case, MAKERS[name]())
-        totals, paths = walk(case, MAKERS[name]())
-        expected = np.zeros([case.vocabulary] * (case.horizon * case.requests))
-        for texts, probability in totals.items():
-            expected[tuple(itertools.chain(*texts))] = probability
-        assert result.outputs.ravel() == pytest.approx(expected.ravel(), abs=1e-14)
-        assert result.outputs.sum() == pytest.approx(1, abs=1e-12)
-        assert result.paths == paths
+        assert_equals_single_paths(case, MAKERS[name])
+
+
+class Loyal(Scheduler):
+    """Biased on purpose: a request is verified if it was likely a step ago and is likely now."""
+
+    name, lag = "loyal", 1
+
+    def verify_lengths(self, view, survival):
+        return ((view.past.survival(1)[:, 0] > 0.5) & (survival[:, 0] > 0.4)).astype(int)
+
+
+def test_rows_of_the_past_stay_with_their_request():
+    cases = [c for c in battery("token", seed=3, lag=1, block_size=1) if c.requests == 2]
+    lengths = set()
+    for case in cases:
+        result = assert_equals_single_paths(case, Loyal)
+        lengths |= {ell for answers in result.decisions.values() for ell in answers.values()}
+    assert {(0, 1), (1, 0)} <= lengths
 
 
 @pytest.mark.parametrize(

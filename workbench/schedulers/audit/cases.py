@@ -113,8 +113,8 @@ def _shapes(
     """
     for gamma in range(min(2, block_size), block_size + 1):
         if gamma == 2 or gamma == block_size:
-            longest = {2: max(4, lag + 1), 3: 4}
-            yield 1, 2, gamma, longest.get(gamma, 3)
+            reaching = max(4, lag + 1)
+            yield 1, 2, gamma, {1: reaching, 2: reaching, 3: 4}.get(gamma, 3)
         if gamma <= 2:
             yield 2, 2, gamma, 4 if lag == 3 and sees == "prefix" else 3
             yield 3, 2, gamma, 3
