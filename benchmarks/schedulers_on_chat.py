@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from workbench.profiles import StepCost, default_profile_name, read_profile
-from workbench.schedulers import create, default_schedulers
-from workbench.serving import Load, Run, build_population, stream
+from workbench.schedulers import default_schedulers
+from workbench.serving import Arm, Demand, Load, build_population, stream
 from workbench.traces import read_trace
 
 
@@ -33,12 +33,12 @@ def main() -> None:
     for column in table.columns[1:]:
         column.justify = "right"
     whole = 0.0
-    gamma = population.block_size
-    for spec in default_schedulers(gamma):
-        load = Load(concurrency=options.concurrency)
-        result = Run(
-            population, cost, create(spec, gamma), load, requests=options.requests
-        ).result()
+    demand, load = Demand(population, requests=options.requests), Load(options.concurrency)
+    for spec in default_schedulers(population.block_size):
+        for _ in range(2):  # the first run warms up
+            run = Arm(spec, cost).run(demand, load)
+            run.run()
+        result = run.result()
         wall, steps = result["wall_s"], result["steps"]
         whole += wall
         table.add_row(

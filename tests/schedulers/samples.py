@@ -40,13 +40,13 @@ def survivals(confidence) -> np.ndarray:
     return np.cumprod(np.asarray(confidence, float), axis=1)
 
 
-def sorted_candidates(survival) -> list[tuple[int, int]]:
+def sorted_candidates(survival, above=0.0) -> list[tuple[int, int]]:
     """(request, position) by survival descending, position ascending, request ascending."""
     found = [
         (-survival[r][j], j, r)
         for r in range(len(survival))
         for j in range(len(survival[r]))
-        if survival[r][j] > 0
+        if survival[r][j] > above
     ]
     return [(r, j) for _, j, r in sorted(found)]
 
@@ -77,9 +77,9 @@ def best_budget(survival, seconds) -> int:
     return budget
 
 
-def first(survival, budget) -> list[int]:
+def first(survival, budget, above=0.0) -> list[int]:
     """ℓ when the first ``budget`` candidates are verified."""
     lengths = [0] * len(survival)
-    for r, _ in sorted_candidates(survival)[:budget]:
+    for r, _ in sorted_candidates(survival, above)[:budget]:
         lengths[r] += 1
     return lengths

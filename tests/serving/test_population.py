@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support import random_requests, write_trace
-from workbench.cli.simulate import trace_weights
+from workbench.cli.values import trace_weights
 from workbench.errors import InputError
 from workbench.serving import build_population, request_order
 from workbench.traces import read_trace

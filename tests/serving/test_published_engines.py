@@ -20,8 +20,7 @@ import pytest
 
 from tests.support import simulate, workbench
 from workbench.profiles import StepCost, profile_belief, read_planner_table, read_profile
-from workbench.schedulers import create
-from workbench.serving import Load, Run, build_population
+from workbench.serving import Arm, Demand, Load, build_population
 from workbench.traces.presets import PRESETS
 from workbench.traces.synthetic import Lengths, expected_accepted_length, synthetic_trace
 
@@ -62,7 +61,9 @@ def chat():
 def simulated(profile: str, users: int, scheduler: str, belief=None) -> dict:
     cost = StepCost(read_profile(profile))
     load = Load(concurrency=users, stagger=True)
-    run = Run(chat(), cost, create(scheduler, 7), load, belief=belief, requests=max(3 * users, 512))
+    demand = Demand(chat(), requests=max(3 * users, 512))
+    run = Arm(scheduler, cost, belief).run(demand, load)
+    run.run()
     result = run.result()
     assert result["window"]["kind"] == "steady"
     return result | {

@@ -3,100 +3,42 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 import msgspec
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from workbench import __version__
+from workbench.cli.setup import Setup
+from workbench.cli.values import Numbers, Pairs
+from workbench.compiled import is_cold, why_slow
 from workbench.errors import InputError
 from workbench.files import atomic_write
-from workbench.profiles import (
-    StepCost,
-    TruthBelief,
-    default_profile_name,
-    read_planner_table,
-    read_profile,
-)
+from workbench.profiles import default_profile_name
 from workbench.report.comparison import by_load, comparison_table, winner
-from workbench.schedulers import create, default_schedulers
-from workbench.serving import Load, Options, Run, build_population, stream
-from workbench.traces import read_trace
+from workbench.serving import ROUTERS, kernels
+from workbench.serving.options import QUEUES
+from workbench.serving.requests_table import request_columns, write_requests
+from workbench.serving.timeline import chrome_trace
 
-DEFAULT_CONCURRENCY = (1, 16, 64, 256)
-
-
-def weighted(spec: str) -> tuple[str, float | None]:
-    """``code.jsonl:0.3`` → the name and its weight; None where no weight is given."""
-    name, _, tail = spec.rpartition(":")
-    try:
-        weight = float(tail)
-    except ValueError:
-        return spec, None
-    if not name:
-        return spec, None
-    if not (np.isfinite(weight) and weight > 0):
-        raise InputError(
-            f"weight {tail} is not a positive number",
-            place=f"--trace {spec}",
-            mend="as in code.jsonl:0.3",
-        )
-    return name, weight
+_positive = click.IntRange(min=1)
+_share = click.FloatRange(min=0, max=1)
 
 
-def trace_weights(given: list[float | None]) -> np.ndarray:
-    """Shares [traces] that sum to 1. Traces without a weight share what is left of 1 equally."""
-    weights = np.array([np.nan if w is None else w for w in given])
-    missing = np.isnan(weights)
-    if missing.any():
-        left = 1.0 - np.nansum(weights)
-        if left <= 0:
-            raise InputError(
-                "the weights given leave nothing for the traces without one",
-                place="--trace",
-                mend="give every trace a weight, or weights that sum to less than 1",
-            )
-        weights[missing] = left / missing.sum()
-    return weights / weights.sum()
-
-
-class Numbers(click.ParamType):
-    """A comma-separated list of positive numbers."""
-
-    def __init__(self, kind: type):
-        self.kind = kind
-        self.name = "N[,N…]" if kind is int else "X[,X…]"
-
-    def convert(self, value, param, ctx):
-        """Parse, refusing what is not a positive number."""
-        if isinstance(value, tuple):
-            return value
-        numbers = []
-        for part in value.split(","):
-            try:
-                number = self.kind(part)
-            except ValueError:
-                number = 0
-            if not (number > 0 and np.isfinite(number)):
-                word = "whole number" if self.kind is int else "number"
-                self.fail(f"'{part}' is not a positive {word}", param, ctx)
-            numbers.append(number)
-        return tuple(dict.fromkeys(numbers))
-
-
-@click.command("simulate", context_settings={"show_default": True})
+@click.command("simulate", context_settings={"show_default": True, "max_content_width": 100})
 @click.option(
     "--trace",
     "traces",
     multiple=True,
-    required=True,
     metavar="FILE[:WEIGHT]",
     help="Recorded trace, here or shipped; several are mixed by weight.",
 )
 @click.option(
-    "--profile", default=default_profile_name, help="Step costs, a file or a shipped name."
+    "--profile",
+    default=default_profile_name,
+    metavar="P",
+    help="Step costs, a file or a shipped name.",
 )
 @click.option(
     "--scheduler",
@@ -108,20 +50,115 @@ class Numbers(click.ParamType):
 @click.option(
     "--concurrency", type=Numbers(int), help="Users in a closed loop.  [default: 1,16,64,256]"
 )
-@click.option("--rate", type=Numbers(float), help="Poisson arrivals, requests per second.")
-@click.option("--arrivals", type=click.Choice(["trace"]), help="Replay the trace's own arrival_s.")
+@click.option("--rate", type=Numbers(float), help="Random arrivals, requests per second.")
+@click.option(
+    "--burstiness",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="CV",
+    help="With --rate: gamma gaps of this coefficient of variation.  [default: Poisson]",
+)
+@click.option(
+    "--on-off",
+    type=Numbers(float, 2),
+    help="With --rate: bursts and silence of these mean seconds.",
+)
+@click.option(
+    "--arrivals",
+    metavar="F",
+    help="Replay a file's arrivals and lengths; 'trace': the trace's own arrival_s.",
+)
+@click.option(
+    "--speedup",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    help="With --arrivals: play so many times faster.",
+)
+@click.option(
+    "--from",
+    "start",
+    type=float,
+    metavar="S",
+    help="With --arrivals: from this second of the file on.",
+)
+@click.option(
+    "--to", "stop", type=float, metavar="S", help="With --arrivals: up to this second of the file."
+)
 @click.option(
     "--requests",
-    type=click.IntRange(min=1),
-    help="Requests to simulate.  [default: the trace, at least 8 per user]",
-)
-@click.option(
-    "--max-running", type=click.IntRange(min=1), default=256, help="Requests that run at once."
-)
-@click.option(
-    "--token-budget", type=click.IntRange(min=1), default=8192, help="Batch tokens of a step."
+    type=_positive,
+    help="Requests to simulate.  [default: the trace or file, at least 8 per user]",
 )
 @click.option("--stagger", is_flag=True, help="Spread the users' starts over a first request.")
+@click.option("--max-running", type=_positive, default=256, help="Requests that run at once.")
+@click.option("--token-budget", type=_positive, default=8192, help="Batch tokens of a step.")
+@click.option(
+    "--kv-tokens", type=_positive, help="KV cache capacity in tokens.  [default: the profile's]"
+)
+@click.option(
+    "--prefill",
+    type=click.Choice(["mixed", "first"]),
+    default="mixed",
+    help="Prompts beside decoding (vLLM) or in steps of their own first (SGLang).",
+)
+@click.option(
+    "--queue", type=click.Choice(QUEUES), default="fcfs", help="Order of the waiting queue."
+)
+@click.option(
+    "--priority",
+    type=Pairs(),
+    help="With --queue priority: of each domain, lowest first, 0 if unnamed.",
+)
+@click.option(
+    "--prefix-caching", is_flag=True, help="Keep finished sessions' KV for their next request."
+)
+@click.option(
+    "--undrafted-loss",
+    type=click.FloatRange(min=0),
+    help="With --prefix-caching: acceptance lost per share of the context restored.  [default: 0]",
+)
+@click.option(
+    "--pipeline",
+    type=click.Choice(["auto", "sync", "async"]),
+    default="auto",
+    help="Scheduling on the critical path, or overlapped.",
+)
+@click.option(
+    "--lag", type=_positive, help="Steps that lagged schedulers look back.  [default: their own]"
+)
+@click.option(
+    "--new-survival", type=_share, help="What they assume of requests without a past.  [default: 1]"
+)
+@click.option(
+    "--host-sync",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="Host seconds of a synchronous step.  [default: the profile's]",
+)
+@click.option(
+    "--host-async",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="Host seconds of an overlapped step.  [default: the profile's]",
+)
+@click.option(
+    "--graph-sizes",
+    metavar="LADDER",
+    help="Captured sizes: vllm, sglang, none or 1,2,4,8-256:8.  [default: the profile's]",
+)
+@click.option(
+    "--uniform-width",
+    is_flag=True,
+    help="The padded verifier runs all drafts, whatever is trimmed.",
+)
+@click.option(
+    "--align-tier", is_flag=True, help="Fill the padded graph with the next most likely drafts."
+)
+@click.option("--replicas", type=_positive, default=1, help="Replicas behind the router.")
+@click.option(
+    "--router",
+    type=click.Choice(list(ROUTERS)),
+    help="Which replica a request goes to.  [default: round-robin]",
+)
 @click.option(
     "--planner-table", metavar="T", help="Costs that schedulers believe.  [default: the truth]"
 )
@@ -130,52 +167,84 @@ class Numbers(click.ParamType):
     type=click.Choice(["floor", "ceil", "linear", "cells"]),
     help="How the planner reads between its points.  [default: as the table's engine]",
 )
+@click.option(
+    "--slo",
+    type=Pairs(("ttft", "tpot"), positive=True),
+    help="Goodput under these seconds, as in ttft=0.5,tpot=0.02.",
+)
+@click.option(
+    "--gpu-hour-usd",
+    type=click.FloatRange(min=0),
+    help="Price of a GPU's hour, for $ per million tokens.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all random streams.")
 @click.option("--json", "json_path", metavar="OUT", help="Write workbench.result/1; - is stdout.")
-def command(
-    traces,
-    profile,
-    schedulers,
-    concurrency,
-    rate,
-    arrivals,
-    requests,
-    max_running,
-    token_budget,
-    stagger,
-    planner_table,
-    planner_lookup,
-    seed,
-    json_path,
-):
+@click.option("--requests-out", metavar="OUT", help="Write every request, .csv or .parquet.")
+@click.option(
+    "--timeline", metavar="OUT", help="Write every step of a single run as a Chrome/Perfetto trace."
+)
+@click.pass_context
+def command(ctx, **given):  # fmt: skip
     """Compare verification schedulers on recorded traces and a measured profile.
 
-    Prints a table with a section per load; the last lines name the winner at each load.
+    Prints a table with a section per load; the last lines name the winner at each load. With
+    --arrivals and no --trace, plain decoding with the file's lengths is simulated.
     """
-    loads = _loads(concurrency, rate, arrivals, stagger)
-    names, given = zip(*map(weighted, traces), strict=True)
-    weights = trace_weights(list(given))
-    recorded = [read_trace(name) for name in names]
-    costs = read_profile(profile)
-    cost = StepCost(costs)
-    belief = TruthBelief(cost)
-    if planner_table:
-        belief = read_planner_table(planner_table, lookup=planner_lookup)
-    elif planner_lookup:
-        raise InputError(
-            "has no table to read", place="--planner-lookup", mend="give --planner-table"
-        )
-    population = build_population(recorded, stream(seed, "densify"))
-    gamma = population.block_size
-    specs = list(dict.fromkeys(schedulers)) or default_schedulers(gamma)
-    if not schedulers and population.confidence is None:
-        specs = [spec for spec in specs if not create(spec, gamma).needs_confidence]
-    for spec in specs:
-        create(spec, gamma)  # a wrong name is said before anything is simulated
-    options = Options(max_running=max_running, token_budget=token_budget)
+    setup = Setup(given)
+    _check_outputs(setup, given)
+    if (slow := why_slow()) is not None:
+        click.echo(f"workbench: {slow}", err=True)
+    elif is_cold(kernels.commit_rounds):
+        click.echo("workbench: compiling the inner loops, once on this machine", err=True)
+    runs, tables, timeline, complete = _simulate(setup, given)
+    if not runs:
+        raise KeyboardInterrupt
+    notes = setup.notes(runs)
+    if not complete:
+        notes.insert(0, "interrupted: what follows is partial")
+    if given["requests_out"]:
+        write_requests(given["requests_out"], tables)
+    if timeline is not None:
+        with atomic_write(given["timeline"]) as file:
+            file.write(timeline)
+    if given["json_path"]:
+        report = {"format": "workbench.result/1", "config": setup.config(), "notes": notes}
+        report |= {"runs": runs} if complete else {"partial": True, "runs": runs}
+        text = msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+        if given["json_path"] == "-":
+            click.echo(text.decode(), nl=False)
+        else:
+            with atomic_write(given["json_path"]) as file:
+                file.write(text)
+    if given["json_path"] != "-":
+        _print(runs, notes)
+    return 0 if complete else 130
 
-    runs = []
-    total = sum(requests or load.default_requests(len(population.output)) for load in loads)
+
+def _check_outputs(setup: Setup, given: dict) -> None:
+    """Refuse before anything is simulated what could not be written after it."""
+    for option in ("json_path", "requests_out", "timeline"):
+        path = given[option]
+        if path and path != "-" and (Path(path).is_dir() or not Path(path).parent.is_dir()):
+            raise InputError(
+                "cannot be written", file=path, mend="name a file in an existing folder"
+            )
+    if given["requests_out"] and Path(given["requests_out"]).suffix not in (".csv", ".parquet"):
+        raise InputError(
+            "is neither .csv nor .parquet", file=given["requests_out"], place="--requests-out"
+        )
+    if given["timeline"] and len(setup.loads) * len(setup.arms) > 1:
+        raise InputError(
+            f"holds one run, and {len(setup.loads) * len(setup.arms)} are asked for",
+            place="--timeline",
+            mend="choose one --scheduler and one load",
+        )
+
+
+def _simulate(setup: Setup, given: dict):
+    """All runs; on Ctrl-C the finished ones and the broken one as far as it came."""
+    runs, tables, timeline = [], [], None
+    total = sum(setup.demand.count(load) for load in setup.loads) * len(setup.arms)
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -186,127 +255,40 @@ def command(
         disable=not sys.stderr.isatty(),
     )
     with progress:
-        task = progress.add_task("", total=total * len(specs))
-        for load in loads:
-            for spec in specs:
-                scheduler = create(spec, gamma)
-                progress.update(
-                    task,
-                    description=f"{scheduler.name} {' '.join(map(str, load.label().values()))}",
-                )
-                run = Run(
-                    population,
-                    cost,
-                    scheduler,
+        task = progress.add_task("", total=total)
+        for load in setup.loads:
+            workload = setup.demand.workload(load, given["seed"])
+            for arm in setup.arms:
+                label = " ".join(str(part) for item in load.label().items() for part in item)
+                progress.update(task, description=f"{arm.scheduler}, {label}")
+                run = arm.run(
+                    setup.demand,
                     load,
-                    weights=weights,
-                    belief=belief,
-                    options=options,
-                    requests=requests,
-                    seed=seed,
+                    seed=given["seed"],
+                    workload=workload,
                     on_progress=lambda done: progress.advance(task, done),
                 )
-                runs.append(run.result())
+                complete = True
+                try:
+                    run.run()
+                except KeyboardInterrupt:
+                    complete = False
+                if run.recorder.completed_count or complete:
+                    runs.append(run.result(slo=given["slo"], gpu_hour_usd=given["gpu_hour_usd"]))
+                    runs[-1]["notes"] = list(workload.notes)
+                    if given["requests_out"]:
+                        tables.append(request_columns(run))
+                    if given["timeline"]:
+                        timeline = chrome_trace(run)
+                if not complete:
+                    return runs, tables, timeline, False
+    return runs, tables, timeline, True
 
-    config = {
-        "version": __version__,
-        "traces": [
-            {
-                "name": name,
-                "weight": weight,
-                "target": trace.header.target,
-                "drafter": trace.header.drafter,
-                "requests": len(trace.ids),
-            }
-            for name, weight, trace in zip(names, weights.tolist(), recorded, strict=True)
-        ],
-        "profile": costs.name,
-        "planner_table": planner_table,
-        "planner_lookup": planner_lookup,
-        "max_running": max_running,
-        "token_budget": token_budget,
-        "stagger": stagger,
-        "seed": seed,
-    }
-    notes = _notes(recorded, costs, cost, runs)
-    if json_path:
-        report = {"format": "workbench.result/1", "config": config, "notes": notes, "runs": runs}
-        text = msgspec.json.format(msgspec.json.encode(report), indent=1)
-        if json_path == "-":
-            click.echo(text.decode())
-            return
-        with atomic_write(json_path) as file:
-            file.write(text + b"\n")
+
+def _print(runs: list[dict], notes: list[str]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     console.print(comparison_table(runs))
     for note in notes:
-        console.print(f"note: {note}")
+        console.print(f"note: {note}", soft_wrap=not sys.stdout.isatty())
     for group in by_load(runs).values():
-        console.print(winner(group))
-
-
-def _loads(concurrency, rate, arrivals, stagger) -> list[Load]:
-    given = [
-        name
-        for name, value in (
-            ("--concurrency", concurrency),
-            ("--rate", rate),
-            ("--arrivals", arrivals),
-        )
-        if value
-    ]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} exclude each other", mend="give one kind of load")
-    if stagger and (rate or arrivals):
-        raise InputError(
-            "spreads the users of a closed loop",
-            place="--stagger",
-            mend="use it with --concurrency",
-        )
-    if rate:
-        return [Load(rate=value) for value in rate]
-    if arrivals:
-        return [Load(recorded=True)]
-    return [
-        Load(concurrency=value, stagger=stagger) for value in concurrency or DEFAULT_CONCURRENCY
-    ]
-
-
-def _notes(traces, profile, cost, runs) -> list[str]:
-    """What a reader must know before believing the table."""
-    notes = []
-    targets = sorted({trace.header.target for trace in traces if trace.header.target})
-    priced = profile.target.name if profile.target else None
-    if targets and priced and targets != [priced]:
-        notes.append(
-            f"acceptance was recorded on {', '.join(targets)}, costs were measured on {priced}: "
-            "a comparison of schedulers, not a forecast of this deployment"
-        )
-    drafted = profile.drafter.block_size if profile.drafter else None
-    gamma = traces[0].header.block_size
-    if drafted and drafted != gamma:
-        notes.append(
-            f"the traces draft {gamma} tokens a block, the profile was measured with {drafted}"
-        )
-    if cost.missing:
-        notes.append(f"absent from the profile, so it costs nothing: {', '.join(cost.missing)}")
-    whole = [run for run in runs if run["window"]["kind"] == "whole"]
-    if whole:
-        notes.append(
-            f"{len(whole)} of {len(runs)} runs are too short for a steady window and count from "
-            "start to end: more --requests would settle them"
-        )
-    if any(run["replay"] == "approximate" for run in runs):
-        names = dict.fromkeys(run["scheduler"] for run in runs if run["replay"] == "approximate")
-        notes.append(
-            f"replay is approximate for {', '.join(names)} (exact for the others)"
-            if len(names) < len({r["scheduler"] for r in runs})
-            else "replay is approximate"
-        )
-    drawn = sum(run["drawn_rounds"] for run in runs)
-    if drawn:
-        notes.append(
-            f"{drawn:,} of {sum(run['rounds'] for run in runs):,} rounds had an outcome that the "
-            "engine did not record; it was drawn from the trace's own statistics"
-        )
-    return notes
+        console.print(winner(group), soft_wrap=True)

@@ -44,7 +44,8 @@ def global_search(theta: np.ndarray) -> int:
 def admit(survival: np.ndarray, budget: int, values: np.ndarray) -> np.ndarray:
     """ℓ [R] when the first ``budget`` candidates of ``survival`` [R, γ] are verified.
 
-    ``values`` are ``candidates(survival)``; a budget beyond them verifies them all.
+    ``values`` are the candidates' survivals in descending order; a budget beyond them verifies
+    them all.
     """
     requests = len(survival)
     budget = min(budget, len(values))

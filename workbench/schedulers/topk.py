@@ -34,6 +34,9 @@ class TopK(Scheduler):
         self.name = "topk" if lag == DEFAULT_LAG else f"topk:{lag}"
 
     def verify_lengths(self, view: View, survival: np.ndarray) -> np.ndarray:
-        older = candidates(view.past.survival(self.lag, missing=1.0)[:, : view.draft_length])
+        past = view.past.survival(self.lag, missing=self.new_survival)
+        older = candidates(past[:, : view.draft_length])
         theta = throughput(older, view.requests, view.step_seconds(len(older)))
-        return admit(survival, global_search(theta), candidates(survival))
+        # the K highest are verified even where their survival is 0: the budget is not reconsidered
+        drafted = survival[:, : view.draft_length]
+        return admit(drafted, global_search(theta), np.sort(drafted, axis=None)[::-1])

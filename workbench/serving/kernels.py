@@ -116,6 +116,17 @@ def outcomes(slots, decoding, requests, recorded, thinning, seed, accepted):
 
 
 @njit
+def move(slot, tokens, segment_first, segment_rows, segment_end):
+    """Put the anchor ``tokens`` rows further on, into the next segment where one ends."""
+    slot.row += tokens
+    while slot.row >= slot.row_end and slot.segment + 1 < segment_end[slot.serial]:
+        over = slot.row - slot.row_end
+        slot.segment += 1
+        slot.row = segment_first[slot.segment] + over
+        slot.row_end = segment_first[slot.segment] + segment_rows[slot.segment]
+
+
+@njit
 def commit_rounds(
     slots, decoding, requests, drafts, lengths, accepted, drawn,
     segment_first, segment_rows, segment_end,
@@ -151,12 +162,7 @@ def commit_rounds(
         counters[INNER_KEPT] += passed
         slot.left -= emitted
         slot.prefilled += emitted
-        slot.row += emitted
-        while slot.row >= slot.row_end and slot.segment + 1 < segment_end[slot.serial]:
-            over = slot.row - slot.row_end
-            slot.segment += 1
-            slot.row = segment_first[slot.segment] + over
-            slot.row_end = segment_first[slot.segment] + segment_rows[slot.segment]
+        move(slot, emitted, segment_first, segment_rows, segment_end)
         decoding[alive] = index
         alive += 1
     counters[ROUNDS] += requests
@@ -166,12 +172,13 @@ def commit_rounds(
 @njit
 def commit_chunks(
     slots, prefilling, waiting_count, chunks, chunk, decoding, alive, now, first, counters,
-    finished, ended,
+    segment_first, segment_rows, segment_end, finished, ended,
 ):  # fmt: skip
     """Advance the prefilling requests by their chunks; returns (prefilling, decoding, finished).
 
     A completed prompt emits one token: its request decodes from the next step on, or has finished.
-    first [N]: seconds of the first output token, set once.
+    first [N]: seconds of the first output token, set once. A request whose KV was recomputed after
+    preemption emits its next token and moves on.
     """
     remaining = 0
     for place in range(waiting_count):
@@ -185,6 +192,8 @@ def commit_chunks(
                 slot.left -= 1
                 if np.isnan(first[slot.serial]):
                     first[slot.serial] = now
+                else:  # recomputed after preemption: the token follows the old anchor
+                    move(slot, 1, segment_first, segment_rows, segment_end)
                 if slot.left > 0:
                     decoding[alive] = index
                     alive += 1
@@ -207,21 +216,40 @@ def count_step(counters, requests, verified_total, prefill_tokens):
 
 
 @njit
-def reserve(slots, decoding, requests, block, lookahead, free):
-    """Grow the decoding requests' KV to context + lookahead tokens.
-
-    Returns the free blocks left, or −1 with nothing taken if they do not suffice.
-    """
+def growth(slots, decoding, requests, block, lookahead):
+    """KV blocks that the decoding requests lack for context + lookahead tokens, in all."""
     wanted = 0
     for place in range(requests):
         slot = slots[decoding[place]]
         wanted += max(0, (slot.prefilled + lookahead + block - 1) // block - slot.blocks)
-    if wanted > free:
-        return -1
+    return wanted
+
+
+@njit
+def grow(slots, decoding, requests, block, lookahead):
+    """Give every decoding request the blocks that ``growth`` counted."""
     for place in range(requests):
         slot = slots[decoding[place]]
         slot.blocks = max(slot.blocks, (slot.prefilled + lookahead + block - 1) // block)
-    return free - wanted
+
+
+@njit
+def fill(survival, lengths, drafts, spare):
+    """Raise lengths ℓ [R] by ``spare`` drafts, each time the most likely next one.
+
+    Ties go to the lower position, then to the lower row.
+    """
+    for _ in range(spare):
+        best, chosen = -1.0, -1
+        for place in range(len(lengths)):
+            k = lengths[place]
+            if k < drafts and (
+                survival[place, k] > best or (survival[place, k] == best and k < lengths[chosen])
+            ):
+                best, chosen = survival[place, k], place
+        if chosen < 0:
+            return
+        lengths[chosen] += 1
 
 
 @njit

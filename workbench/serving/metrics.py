@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from workbench.serving.state import COUNTERS, TOKENS
+
+
+class Mark(NamedTuple):
+    """The running sums at one moment."""
+
+    time: float  # s
+    sums: np.ndarray  # int64 [len(COUNTERS)], all replicas
+    joules: float
+    in_system: int  # requests that were issued and not completed
 
 
 @dataclass
@@ -14,32 +24,49 @@ class Recorder:
     """Times of every request, running sums of all replicas, and the steady window."""
 
     output: np.ndarray  # int64 [N] output tokens of each request
-    opened: tuple[float, np.ndarray] | None = None  # time and sums when the window opened
-    closed: tuple[float, np.ndarray] | None = None
+    opened: Mark | None = None
+    closed: Mark | None = None
+    cached_tokens: int = 0  # prompt tokens that a prefix cache restored
+    joules: float = 0.0
+    issued_count: int = 0
+    completed_count: int = 0
+    replicas: list[np.ndarray] = field(default_factory=list)  # int64 [len(COUNTERS)] each
 
     def __post_init__(self):
         requests = len(self.output)
         self.issued = np.full(requests, np.nan)  # s, when the user sent the request
         self.first = np.full(requests, np.nan)  # s, first output token
         self.last = np.full(requests, np.nan)  # s, last output token
-        self.replicas: list[np.ndarray] = []  # int64 [len(COUNTERS)] each
+        self.replica = np.zeros(requests, np.int16)  # where it was served
 
     def counters(self) -> np.ndarray:
         """A new array of sums for one replica."""
         self.replicas.append(np.zeros(len(COUNTERS), np.int64))
         return self.replicas[-1]
 
-    def total(self) -> np.ndarray:
-        """Sums of all replicas so far, int64 [len(COUNTERS)]."""
-        return np.sum(self.replicas, axis=0)
+    def mark(self, now: float) -> Mark:
+        """The sums of all replicas so far."""
+        in_system = self.issued_count - self.completed_count
+        return Mark(now, np.sum(self.replicas, axis=0), self.joules, in_system)
 
     def open(self, now: float) -> None:
         """Begin the steady window."""
-        self.opened = (now, self.total())
+        self.opened = self.mark(now)
 
     def close(self, now: float) -> None:
         """End the steady window."""
-        self.closed = (now, self.total())
+        self.closed = self.mark(now)
+
+    def window(self, end: float) -> tuple[Mark, Mark, bool]:
+        """Start and end of what is measured, and whether it is the steady window.
+
+        The whole run, up to ``end``, where the steady window is empty.
+        """
+        opened, closed = self.opened, self.closed
+        lasted = opened and closed and closed.time > opened.time
+        if lasted and closed.sums[TOKENS] > opened.sums[TOKENS]:
+            return opened, closed, True
+        return Mark(0.0, np.zeros(len(COUNTERS), np.int64), 0.0, 0), self.mark(end), False
 
 
 def named(sums: np.ndarray) -> dict[str, int]:
@@ -55,55 +82,88 @@ def spread(values: np.ndarray, **quantiles: float) -> dict[str, float | None]:
     return {"mean": float(values.mean()), **dict(zip(quantiles, cuts, strict=True))}
 
 
-def _ratio(part: float, whole: float) -> float | None:
+def ratio(part: float, whole: float) -> float | None:
+    """part ÷ whole, None where there is no whole."""
     return float(part / whole) if whole else None
 
 
-def summarise(recorder: Recorder, gpus: int, end: float) -> dict:
+def tpot(recorder: Recorder, which: np.ndarray) -> np.ndarray:
+    """Seconds per token after the first, of the requests ``which`` that have more than one."""
+    return (recorder.last[which] - recorder.first[which]) / (recorder.output[which] - 1)
+
+
+def summarise(
+    recorder: Recorder,
+    gpus: int,
+    end: float,
+    *,
+    slo: dict[str, float] | None = None,
+    gpu_hour_usd: float | None = None,
+) -> dict:
     """Figures of a run that ended at ``end`` seconds; the window is the whole run if it is empty.
 
     Throughput and the shares come from steps inside the window; speed, TTFT and TPOT from the
     requests issued inside it. Totals (requests, tokens, steps, seconds) are of the whole run.
+    slo: most seconds of ``ttft`` and ``tpot``; gpu_hour_usd: price of one GPU's hour.
     """
-    total = recorder.total()
-    opened, closed = recorder.opened, recorder.closed
-    steady = bool(
-        opened and closed and closed[0] > opened[0] and closed[1][TOKENS] > opened[1][TOKENS]
-    )
-    start, stop = (opened, closed) if steady else ((0.0, np.zeros_like(total)), (end, total))
-    inside, counted = named(stop[1] - start[1]), named(total)
+    start, stop, steady = recorder.window(end)
+    inside, counted = named(stop.sums - start.sums), named(recorder.mark(end).sums)
+    seconds = stop.time - start.time
 
     done = ~np.isnan(recorder.last)
-    mine = (recorder.issued >= start[0]) & (recorder.issued <= stop[0]) & done
+    mine = (recorder.issued >= start.time) & (recorder.issued <= stop.time) & done
     timed = mine & (recorder.output > 1)
-    tpot = (recorder.last[timed] - recorder.first[timed]) / (recorder.output[timed] - 1)
+    pace = tpot(recorder, timed)
     ttft = recorder.first[mine] - recorder.issued[mine]
     rounds = inside["inner_rounds"]
-    return {
-        "throughput_tok_s_gpu": _ratio(inside["tokens"], (stop[0] - start[0]) * gpus),
-        "speed_tok_s_user": spread(1.0 / tpot, p50=0.5, p10=0.1),
+    figures = {
+        "throughput_tok_s_gpu": ratio(inside["tokens"], seconds * gpus),
+        "speed_tok_s_user": spread(1.0 / pace, p50=0.5, p10=0.1),
         "ttft_s": spread(ttft, p50=0.5, p99=0.99),
-        "tpot_s": spread(tpot, p50=0.5, p99=0.99),
-        "accepted_length": _ratio(rounds + inside["inner_kept"], rounds),
-        "acceptance_rate": _ratio(inside["inner_kept"], inside["inner_verified"]),
-        "verification_budget": _ratio(inside["rounds"] + inside["verified"], inside["rounds"]),
-        "rejected_share": _ratio(inside["rejected"], inside["batch_tokens"]),
-        "padded_share": _ratio(
+        "tpot_s": spread(pace, p50=0.5, p99=0.99),
+        "accepted_length": ratio(rounds + inside["inner_kept"], rounds),
+        "acceptance_rate": ratio(inside["inner_kept"], inside["inner_verified"]),
+        "verification_budget": ratio(inside["rounds"] + inside["verified"], inside["rounds"]),
+        "rejected_share": ratio(inside["rejected"], inside["batch_tokens"]),
+        "padded_share": ratio(
             inside["padded_tokens"] - inside["batch_tokens"], inside["padded_tokens"]
         ),
         "window": {
             "kind": "steady" if steady else "whole",
-            "from_s": start[0],
-            "to_s": stop[0],
+            "from_s": start.time,
+            "to_s": stop.time,
             "steps": inside["steps"],
             "rounds": inside["rounds"],
             "output_tokens": inside["tokens"],
             "requests": int(mine.sum()),
+            "in_system": [start.in_system, stop.in_system],
         },
         "steps": counted["steps"],
         "rounds": counted["rounds"],
         "simulated_s": end,
         "requests_completed": int(done.sum()),
         "output_tokens": counted["tokens"],
+        "prefill_tokens": counted["prefill_tokens"],
+        "cached_tokens": recorder.cached_tokens,
+        "preemptions": counted["preemptions"],
         "drawn_rounds": counted["drawn_rounds"],
     }
+    if slo:
+        met = np.ones(int(mine.sum()), bool)
+        if "ttft" in slo:
+            met &= ttft <= slo["ttft"]
+        if "tpot" in slo:
+            met[timed[mine]] &= pace <= slo["tpot"]
+        figures["goodput"] = {
+            "slo": slo,
+            "attainment": ratio(int(met.sum()), len(met)),
+            "requests_per_s": ratio(int(met.sum()), seconds),
+            "tok_s_gpu": ratio(int(recorder.output[mine][met].sum()), seconds * gpus),
+        }
+    if recorder.joules:
+        joules = stop.joules - start.joules
+        figures["energy_j_token"] = ratio(joules, inside["tokens"])
+    if gpu_hour_usd is not None:
+        dollars = gpus * seconds / 3600 * gpu_hour_usd
+        figures["usd_per_million_tokens"] = ratio(dollars * 1e6, inside["tokens"])
+    return figures

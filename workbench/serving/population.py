@@ -28,6 +28,10 @@ class Population:
     accepted: np.ndarray  # [A] drafts that verification of the whole block accepts
     confidence: np.ndarray | None  # float32 [A, γ]
     drawn: np.ndarray | None  # bool [A]: outcome partly drawn, not recorded (coverage "rounds")
+    domain: np.ndarray  # int64 [N] index into domain_names
+    domain_names: tuple[str, ...]
+    session: np.ndarray | None  # int64 [N] prefix-cache key, −1 for none
+    cached: np.ndarray | None  # int64 [N] prompt tokens found cached when recorded
 
     @property
     def block_size(self) -> int:
@@ -107,6 +111,15 @@ def build_population(traces: Sequence[Trace], rng: np.random.Generator) -> Popul
         return whole if dtype is None else whole.astype(dtype)
 
     counts = [len(trace.ids) for trace in dense]
+    names = [trace.domain_names[code] for trace in dense for code in trace.domain.tolist()]
+    domain_names, domain = np.unique(np.array(names, str), return_inverse=True)
+    sessions = [
+        None if key is None else f"{index}:{key}"
+        for index, trace in enumerate(dense)
+        for key in trace.session or [None] * len(trace.ids)
+    ]
+    keys = {key: code for code, key in enumerate(dict.fromkeys(s for s in sessions if s))}
+    cached = joined("cached_prompt_tokens", np.int64)
     return Population(
         traces=tuple(traces),
         trace_of=np.repeat(np.arange(len(counts)), counts),
@@ -117,6 +130,10 @@ def build_population(traces: Sequence[Trace], rng: np.random.Generator) -> Popul
         accepted=joined("accepted"),
         confidence=None if dense[0].confidence is None else joined("confidence"),
         drawn=np.concatenate(drawn) if any(mask.any() for mask in drawn) else None,
+        domain=domain,
+        domain_names=tuple(domain_names.tolist()),
+        session=np.array([keys.get(key, -1) for key in sessions]) if keys else None,
+        cached=cached if cached.any() else None,
     )
 
 

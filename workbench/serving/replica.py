@@ -6,19 +6,21 @@ The compiled inside is in ``serving.kernels``; nothing here knows of the simulat
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 
 from workbench.errors import InputError
-from workbench.profiles import Belief, StepCost
+from workbench.profiles import Belief, StepCost, TruthBelief
 from workbench.schedulers import Outcomes, Scheduler, View, checked, checked_draft_length
 from workbench.serving import kernels
 from workbench.serving.history import History
+from workbench.serving.kv import KVCache
 from workbench.serving.metrics import Recorder
+from workbench.serving.options import Options
 from workbench.serving.population import Population
-from workbench.serving.state import PADDED_TOKENS, new_slots
+from workbench.serving.queueing import WaitingQueue
+from workbench.serving.state import PADDED_TOKENS, PREEMPTIONS, new_slots
 from workbench.serving.workload import Workload
 
 _NONE_DRAWN = np.zeros(0, bool)
@@ -26,16 +28,18 @@ _NO_ROWS = np.zeros(1, np.uint8)
 
 
 @dataclass(slots=True)
-class Options:
-    """Engine settings (names as in vLLM, in plain words)."""
+class Parked:
+    """Where a preempted request goes on: its tokens are recomputed as a longer prompt."""
 
-    max_running: int = 256  # requests that hold a slot, prefilling or decoding
-    token_budget: int = 8192  # batch tokens of a step
-    synchronous: bool | None = None  # None: what the scheduler needs
+    prompt: int
+    left: int
+    row: int
+    row_end: int
+    segment: int
 
 
 class Replica:
-    """State of one replica. Decoding requests keep the order of their admission."""
+    """State of one replica. Decoding requests keep the order in which they began to decode."""
 
     def __init__(
         self,
@@ -46,17 +50,11 @@ class Replica:
         scheduler: Scheduler,
         options: Options,
         recorder: Recorder,
+        seed: int = 0,
     ):
-        if options.token_budget < options.max_running:
-            raise InputError(
-                f"{options.token_budget} is smaller than the {options.max_running} requests that "
-                "may run, and each needs a token a step",
-                place="--token-budget",
-                mend="raise it or lower --max-running",
-            )
         self.workload, self.population = workload, population
         self.cost, self.belief, self.scheduler = cost, belief, scheduler
-        self.options, self.recorder = options, recorder
+        self.options, self.recorder, self.seed = options, recorder, seed
         self.counters = recorder.counters()
         self.synchronous = (
             scheduler.synchronous if options.synchronous is None else options.synchronous
@@ -65,19 +63,29 @@ class Replica:
         self._accepted = population.accepted if population else _NO_ROWS
         drawn = population.drawn if population else None
         self._drawn = _NONE_DRAWN if drawn is None else drawn
+        self._metered = cost.watts(1) is not None
+
+        most = self.gamma if scheduler.uniform is None else scheduler.uniform
+        self.lookahead = most + 1
+        capacity = cost.kv_capacity_tokens if options.kv_tokens is None else options.kv_tokens
+        self.kv = KVCache(capacity, cost.kv_block_tokens)
+        self._check_room()
 
         slots = options.max_running
-        self.waiting: deque[int] = deque()  # serial numbers of requests
+        self.waiting = WaitingQueue(workload.order_key(options.queue))
         self.slots = new_slots(slots)
         self.free = list(range(slots))[::-1]
-        self.decoding = np.zeros(slots, np.int64)  # slots, in order of admission
+        self.decoding = np.zeros(slots, np.int64)  # slots
         self.decoding_count = 0
         self.prefilling = np.zeros(slots, np.int64)  # slots, in order of admission
         self.prefilling_count = 0
         self.admissions = 0
+        self.parked: dict[int, Parked] = {}  # by serial number
+        self.outstanding_tokens = 0  # asked and not done, for routers
         self.history = History(
             max(scheduler.history, scheduler.lag), slots, self.gamma, scheduler.lag
         )
+        self.steps: list[tuple] = []  # if options.record_steps
         # the planned step, from plan to commit
         self._chunk = np.zeros(slots, np.int64)
         self._before = np.zeros(slots, np.int64)
@@ -85,52 +93,150 @@ class Replica:
         self._kept = np.zeros(slots, np.int64)
         self._finished = np.zeros(slots, np.int64)
         self._uniform = np.full(slots, scheduler.uniform or 0)
-        self._requests = self._chunks = self._drafts = self._admitted = 0
+        self._requests = self._chunks = self._drafts = self._admitted = self._batch = 0
         self._seconds = 0.0
         self._lengths = self._uniform
         self._survival: np.ndarray | None = None
 
+    def _check_room(self) -> None:
+        if self.kv.capacity is None:
+            return
+        longest = self.workload.prompt + self.workload.output + self.lookahead
+        worst = int(longest.argmax())
+        if self.kv.blocks(int(longest[worst])) > self.kv.capacity:
+            raise InputError(
+                f"request {worst} needs {longest[worst]:,} tokens of KV cache (prompt, output and "
+                f"{self.lookahead} of lookahead); there are {self.kv.capacity * self.kv.block:,}",
+                place="--kv-tokens",
+                mend="raise it or leave the request out",
+            )
+
+    @property
+    def in_system(self) -> int:
+        """Requests that wait or run."""
+        return len(self.waiting) + self.decoding_count + self.prefilling_count
+
     @property
     def busy(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.decoding_count or self.prefilling_count or self.waiting)
+        return bool(self.decoding_count or self.prefilling_count or len(self.waiting))
 
-    # Admission -----------------------------------------------------------------------------------
+    def enqueue(self, serial: int) -> None:
+        """A request arrives at this replica."""
+        self.waiting.push(serial)
+        self.outstanding_tokens += int(self.workload.prompt[serial] + self.workload.output[serial])
+
+    # Admission and preemption --------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Move waiting requests into free slots, first come first served."""
-        self._admitted = min(len(self.waiting), len(self.free))
-        for _ in range(self._admitted):
-            self._seat(self.waiting.popleft(), self.free.pop())
+        """Seat waiting requests while a slot and KV blocks for the whole prompt are free."""
+        self._admitted = 0
+        while self.free and len(self.waiting):
+            if not self._seat(self.waiting.peek()):
+                break
+            self.waiting.pop()
+            self._admitted += 1
 
-    def _seat(self, serial: int, index: int) -> None:
-        workload = self.workload
-        segment = int(workload.segment_start[serial])
-        row, rows = 0, 0
-        if segment < workload.segment_start[serial + 1]:
-            row, rows = workload.segment_first[segment], workload.segment_rows[segment]
+    def _seat(self, serial: int) -> bool:
+        workload, kv = self.workload, self.kv
+        parked = self.parked.pop(serial, None) if self.parked else None
+        if parked is None:
+            segment = int(workload.segment_start[serial])
+            row, end = 0, 0
+            if segment < workload.segment_start[serial + 1]:
+                row = workload.segment_first[segment]
+                end = row + workload.segment_rows[segment]
+            prompt, left = int(workload.prompt[serial]), workload.output[serial]
+        else:
+            prompt, left = parked.prompt, parked.left
+            row, end, segment = parked.row, parked.row_end, parked.segment
+        restored, session = 0, -1
+        if self.options.prefix_caching:
+            session = workload.session_of(serial)
+            restored = kv.hit(session, prompt) or min(workload.cached_of(serial), prompt - 1)
+        blocks = kv.take(prompt + self.lookahead, session)
+        if blocks is None:
+            if parked is not None:
+                self.parked[serial] = parked
+            return False
+        index = self.free.pop()
         self.admissions += 1
         self.slots[index] = (
-            serial, self.admissions, workload.prompt[serial], 0, workload.output[serial],
-            row, row + rows, segment, 0, 0,
+            serial, self.admissions, prompt, restored, left, row, end, segment, blocks, restored,
         )  # fmt: skip
+        self.recorder.cached_tokens += restored
         self.history.forget(index)
         self.prefilling[self.prefilling_count] = index
         self.prefilling_count += 1
+        return True
+
+    def _reserve(self) -> bool:
+        """Grow the decoding requests' KV, preempting the newest; True if none was preempted."""
+        kv, untouched = self.kv, True
+        while self.decoding_count:
+            wanted = kernels.growth(
+                self.slots, self.decoding, self.decoding_count, kv.block, self.lookahead
+            )
+            if kv.make_room(wanted):
+                if wanted:
+                    kernels.grow(
+                        self.slots, self.decoding, self.decoding_count, kv.block, self.lookahead
+                    )
+                    kv.free -= wanted
+                break
+            self._preempt_newest()
+            untouched = False
+        return untouched
+
+    def _preempt_newest(self) -> None:
+        """Send the request that was admitted last back to the queue; its KV is recomputed."""
+        slots = self.slots
+        running = np.concatenate(
+            [self.decoding[: self.decoding_count], self.prefilling[: self.prefilling_count]]
+        )
+        index = int(running[slots["admitted"][running].argmax()])
+        slot = slots[index]
+        serial, decodes = int(slot["serial"]), slot["prefilled"] >= slot["prompt"]
+        self.parked[serial] = Parked(
+            # a decoding request's tokens are known up to its anchor, which is recomputed too
+            prompt=int(slot["prefilled"]) + 1 if decodes else int(slot["prompt"]),
+            left=int(slot["left"]),
+            row=int(slot["row"]),
+            row_end=int(slot["row_end"]),
+            segment=int(slot["segment"]),
+        )
+        self.kv.give(int(slot["blocks"]))
+        slots["left"][index] = 0
+        self.free.append(index)
+        line, count = (
+            (self.decoding, self.decoding_count)
+            if decodes
+            else (self.prefilling, self.prefilling_count)
+        )
+        stay = line[:count][line[:count] != index]
+        line[: count - 1] = stay
+        if decodes:
+            self.decoding_count -= 1
+        else:
+            self.prefilling_count -= 1
+        self.waiting.push_front(serial)
+        self.counters[PREEMPTIONS] += 1
 
     # Planning ------------------------------------------------------------------------------------
 
     def plan(self, now: float) -> float:
         """Decide the next step; returns its seconds. ``commit`` must follow."""
-        self._admit()
-        requests = self._requests = self.decoding_count
+        self._admitted = 0
+        if self.kv.capacity is None or self._reserve():
+            self._admit()
+        decode = not (self.options.prefill_first and self.prefilling_count)
+        requests = self._requests = self.decoding_count if decode else 0
         self._survival, self._drafts, self._lengths = None, 0, self._uniform
         verified, context = 0, 0.0
-        budget = self.options.token_budget
         if requests:
             context = kernels.mean_context(self.slots, self.decoding, requests)
             # drafts per request that the token budget has room for
-            fits = min(self.gamma, budget // requests - 1)
+            fits = min(self.gamma, self.options.token_budget // requests - 1)
             uniform = self.scheduler.uniform
             if uniform is not None:
                 self._drafts = min(uniform, fits)
@@ -141,14 +247,19 @@ class Replica:
             else:
                 prefill = self._schedule(now, requests, fits, context)
                 verified = int(self._lengths.sum()) if self._drafts else 0
-            if self._drafts:
-                kernels.outcomes(
-                    self.slots, self.decoding, requests, self._accepted, 0.0, 0, self._outcome
-                )
         else:
             prefill = self._plan_chunks(0)
+        if self._drafts:
+            kernels.outcomes(
+                self.slots, self.decoding, requests, self._accepted,
+                self.options.undrafted_loss, self.seed, self._outcome,
+            )  # fmt: skip
         batch = kernels.count_step(self.counters, requests, verified, prefill)
-        self.counters[PADDED_TOKENS] += self.cost.padded(batch)
+        if self.options.uniform_width:
+            batch += self._drafts * requests - verified
+        self._batch = batch
+        padded = self.cost.padded(batch)
+        self.counters[PADDED_TOKENS] += padded
         self._seconds = self.cost.step_seconds(
             requests=requests,
             batch_tokens=batch,
@@ -160,6 +271,11 @@ class Replica:
             new_requests=self._admitted,
             drafter=self.scheduler.drafter,
         )
+        if self.options.record_steps:
+            self.steps.append(
+                (now, self._seconds, requests, prefill, verified, batch, padded,
+                 len(self.waiting), self._drafts)
+            )  # fmt: skip
         return self._seconds
 
     def _plan_chunks(self, taken: int) -> int:
@@ -210,14 +326,30 @@ class Replica:
                 population.confidence, row, requests, drafts, view.confidence, survival
             )
         if scheduler.reads == "outcomes":
-            limit = self.slots["left"][rows] - 1
-            view.outcomes = Outcomes(
-                np.minimum(self._accepted[row], limit),
-                lambda: np.minimum(population.shortest_path[row], limit),
-            )
+            view.outcomes = self._hindsight(rows, row)
         self._survival = survival
         self._lengths = checked(scheduler, view, survival)
+        if self.options.align:
+            self._fill_tier(survival, drafts, requests + prefill)
         return prefill
+
+    def _hindsight(self, rows: np.ndarray, row: np.ndarray) -> Outcomes:
+        """What verification will accept, no further than the request's end."""
+        count = len(rows)
+        kernels.outcomes(
+            self.slots, rows, count, self._accepted, self.options.undrafted_loss, self.seed,
+            self._outcome,
+        )  # fmt: skip
+        limit = np.minimum(self._outcome[:count], self.slots["left"][rows] - 1)
+        return Outcomes(limit, lambda: np.minimum(self.population.shortest_path[row], limit))
+
+    def _fill_tier(self, survival: np.ndarray, drafts: int, other: int) -> None:
+        """Spend the padding of the captured graph on the next most likely drafts."""
+        batch = other + int(self._lengths.sum())
+        spare = self.cost.padded(batch) - batch
+        if spare > 0:
+            self._lengths = self._lengths.astype(np.int64)
+            kernels.fill(survival, self._lengths, drafts, spare)
 
     def _price(self, view: View, prefill: int, drafts: int, context: float) -> None:
         """Give the view its prices: whole steps with 0..n drafts verified."""
@@ -226,22 +358,29 @@ class Replica:
             self._chunk[chunks].tolist(), self._before[chunks].tolist()
         )
         view.prefill_tokens = prefill
-        view.step_seconds = lambda most: self.belief.step_seconds(
-            view.requests,
-            prefill,
-            most,
-            mean_context=context,
-            prefill_other=attention,
-            draft_tokens=drafts,
-            sync=self.synchronous,
-        )
+        # trimming saves nothing where the verifier always runs full width, and the truth knows it
+        full_width = self.options.uniform_width and isinstance(self.belief, TruthBelief)
+
+        def step_seconds(most: int) -> np.ndarray:
+            seconds = self.belief.step_seconds(
+                view.requests,
+                prefill,
+                view.requests * drafts if full_width else most,
+                mean_context=context,
+                prefill_other=attention,
+                draft_tokens=drafts,
+                sync=self.synchronous,
+            )
+            return np.full(most + 1, seconds[-1]) if full_width else seconds
+
+        view.step_seconds = step_seconds
 
     # Committing ----------------------------------------------------------------------------------
 
     def commit(self, now: float) -> list[int]:
         """Advance all requests to the end of the planned step, ``now``; serials that finished."""
         requests, workload = self._requests, self.workload
-        alive = ended = 0
+        alive, ended = (0, 0) if requests else (self.decoding_count, 0)
         decoding = self.decoding[:requests].copy() if self._survival is not None else None
         if requests:
             alive, ended = kernels.commit_rounds(
@@ -249,18 +388,30 @@ class Replica:
                 self._drawn, workload.segment_first, workload.segment_rows,
                 workload.segment_start[1:], self._kept, self.counters, self._finished,
             )  # fmt: skip
+        if self._metered:
+            self.recorder.joules += self.cost.gpus * self._seconds * self.cost.watts(self._batch)
         self.history.record(decoding, self._survival, self._lengths, self._kept, self._seconds)
         if self._chunks:
             self.prefilling_count, alive, ended = kernels.commit_chunks(
                 self.slots, self.prefilling, self.prefilling_count, self._chunks, self._chunk,
                 self.decoding, alive, now, self.recorder.first, self.counters,
+                workload.segment_first, workload.segment_rows, workload.segment_start[1:],
                 self._finished, ended,
             )  # fmt: skip
         self.decoding_count = alive
-        if not ended:
-            return []
-        indices = self._finished[:ended].tolist()
-        serials = self.slots["serial"][self._finished[:ended]]
-        self.recorder.last[serials] = now
-        self.free.extend(indices)
-        return serials.tolist()
+        return self._release(now, ended) if ended else []
+
+    def _release(self, now: float, ended: int) -> list[int]:
+        """Free the slots and blocks of the requests that finished; their serial numbers."""
+        serials = []
+        for index in self._finished[:ended].tolist():
+            slot = self.slots[index]
+            serial = int(slot["serial"])
+            serials.append(serial)
+            self.recorder.last[serial] = now
+            prompt, output = int(self.workload.prompt[serial]), int(self.workload.output[serial])
+            self.outstanding_tokens -= prompt + output
+            session = self.workload.session_of(serial) if self.options.prefix_caching else -1
+            self.kv.give(int(slot["blocks"]), session, prompt + output)
+            self.free.append(index)
+        return serials

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import simpy
@@ -15,120 +14,101 @@ import simpy
 from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost, TruthBelief
 from workbench.schedulers import Scheduler, lossless
-from workbench.serving.metrics import Recorder, summarise
-from workbench.serving.population import Population, request_order
-from workbench.serving.replica import Options, Replica
-from workbench.serving.workload import Workload, replay
-
-
-@dataclass(frozen=True)
-class Load:
-    """How requests come. Exactly one of the three kinds is set.
-
-    ``concurrency``: closed loop of that many users, each sends its next request when the last
-    ends. ``rate``: Poisson arrivals, requests per second. ``recorded``: the traces' arrival_s.
-    """
-
-    concurrency: int | None = None
-    rate: float | None = None
-    recorded: bool = False
-    stagger: bool = False  # closed loop: spread the users' starts over a first request's length
-
-    def label(self) -> dict:
-        """The field that names this load in a result."""
-        if self.concurrency is not None:
-            return {"concurrency": self.concurrency}
-        return {"arrivals": "trace"} if self.recorded else {"rate": self.rate}
-
-    def default_requests(self, recorded: int) -> int:
-        """Design §6: all of the trace, and in a closed loop at least 8 per user."""
-        return max(recorded, 8 * self.concurrency) if self.concurrency else recorded
-
-
-def stream(seed: int, name: str) -> np.random.Generator:
-    """The random stream ``name`` of a run: streams do not disturb each other."""
-    return np.random.default_rng([seed, *name.encode()])
+from workbench.serving.load import Load
+from workbench.serving.metrics import Recorder, named, summarise
+from workbench.serving.options import Options
+from workbench.serving.population import Population
+from workbench.serving.replica import Replica
+from workbench.serving.router import make_router
+from workbench.serving.workload import Workload
 
 
 class Run:
-    """One run: a population, a cost, a scheduler and a load on one simulated clock."""
+    """One run: a workload, a cost, a scheduler and replicas on one simulated clock.
+
+    ``new_scheduler`` makes a scheduler per replica: schedulers may keep state between steps.
+    """
 
     def __init__(
         self,
-        population: Population,
+        workload: Workload,
+        population: Population | None,
         cost: StepCost,
-        scheduler: Scheduler,
+        new_scheduler: Callable[[], Scheduler],
         load: Load,
         *,
-        weights: np.ndarray | None = None,
         belief: Belief | None = None,
         options: Options | None = None,
-        requests: int | None = None,
+        replicas: int = 1,
+        router: str = "round-robin",
         seed: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ):
-        if scheduler.needs_confidence and population.confidence is None:
-            names = ", ".join(trace.name for trace in population.traces)
-            raise InputError(
-                f"scheduler {scheduler.name} needs confidences, which this trace does not carry",
-                file=names,
-                place="confidence",
-                mend="record them, or compare none, static:k and oracle",
-            )
-        self.population, self.cost, self.scheduler, self.load = population, cost, scheduler, load
-        self.on_progress = on_progress
-        count = requests or load.default_requests(len(population.output))
-        self.workload = self._requests(count, weights, seed)
-        self.recorder = Recorder(self.workload.output)
+        self.workload, self.population = workload, population
+        self.cost, self.load, self.on_progress = cost, load, on_progress
+        self.recorder = Recorder(workload.output)
         self.env = simpy.Environment()
-        self.issued = self.completed = 0
-        self.user_of = np.zeros(len(self.workload), np.int64)
+        self.user_of = np.zeros(len(workload), np.int64)
         self.served_users: set[int] = set()
-        self.replica = Replica(
-            self.workload,
-            population,
-            cost,
-            belief or TruthBelief(cost),
-            scheduler,
-            options or Options(),
-            self.recorder,
-        )
-        self.wake = self.env.event()
+        schedulers = [new_scheduler() for _ in range(replicas)]
+        self.scheduler = schedulers[0]
+        self._check_confidence()
+        self.replicas = [
+            Replica(
+                workload,
+                population,
+                cost,
+                belief or TruthBelief(cost),
+                scheduler,
+                options or Options(),
+                self.recorder,
+                seed,
+            )
+            for scheduler in schedulers
+        ]
+        self.wakes = [self.env.event() for _ in self.replicas]
+        self.route = make_router(router, self.replicas)
         # arrivals first: what arrives at the instant a replica starts joins its first step
         self.env.process(self._closed() if load.concurrency else self._open())
-        self.env.process(self._serve())
+        for index in range(replicas):
+            self.env.process(self._serve(index))
 
-    def _requests(self, count: int, weights, seed: int) -> Workload:
-        """The requests in order of issue, and when each is due."""
-        population, load = self.population, self.load
-        if load.recorded:
-            known = np.flatnonzero(~np.isnan(population.arrival_s))
-            if len(known) < len(population.output):
-                raise InputError(
-                    "has requests without arrival_s",
-                    file=population.traces[0].name,
-                    place="arrival_s",
-                    mend="give --rate or --concurrency instead",
-                )
-            order = known[np.argsort(population.arrival_s, kind="stable")][:count]
-            due = population.arrival_s[order]
-            return replay(population, order, due - due[0])
-        if weights is None:
-            weights = np.ones(len(population.traces))
-        order = request_order(population, weights, count, stream(seed, "order"))
-        if load.concurrency:
-            return replay(population, order)
-        gaps = stream(seed, "arrivals").exponential(1.0 / load.rate, count)
-        return replay(population, order, np.cumsum(gaps))
+    def _check_confidence(self) -> None:
+        population = self.population
+        if not self.scheduler.needs_confidence or (
+            population and population.confidence is not None
+        ):
+            return
+        raise InputError(
+            f"scheduler {self.scheduler.name} needs confidences, which this trace does not carry"
+            if population
+            else f"scheduler {self.scheduler.name} needs a recorded trace",
+            file=", ".join(trace.name for trace in population.traces) if population else None,
+            place="confidence" if population else "--trace",
+            mend="record them, or compare none, static:k and oracle",
+        )
+
+    # Arrivals ------------------------------------------------------------------------------------
 
     def _issue(self, user: int = 0) -> None:
-        serial, now = self.issued, self.env.now
-        self.issued += 1
+        recorder, now = self.recorder, self.env.now
+        serial = recorder.issued_count
+        recorder.issued_count += 1
         self.user_of[serial] = user
-        self.recorder.issued[serial] = now
-        self.replica.waiting.append(serial)
-        if not self.wake.triggered:
-            self.wake.succeed()
+        recorder.issued[serial] = now
+        index = 0
+        if len(self.replicas) > 1:
+            index = self.route(serial, self.workload.session_of(serial))
+            recorder.replica[serial] = index
+        self.replicas[index].enqueue(serial)
+        if not self.wakes[index].triggered:
+            self.wakes[index].succeed()
+
+    def _issue_next(self, user: int) -> None:
+        if self.recorder.issued_count < len(self.workload):
+            self._issue(user)
+            if self.recorder.issued_count == len(self.workload):
+                self.recorder.close(self.env.now)
 
     def _closed(self) -> Iterator[simpy.Event]:
         users = min(self.load.concurrency, len(self.workload))
@@ -143,7 +123,7 @@ class Run:
         """A first request's length under plain decoding at this concurrency, over the users."""
         output = self.workload.output[:users]
         context = float((self.workload.prompt[:users] + output / 2).mean())
-        batch = min(users, self.replica.options.max_running)
+        batch = min(-(-users // len(self.replicas)), self.replicas[0].options.max_running)
         step = (
             self.cost.verify_seconds(batch)
             + self.cost.attention_seconds(batch, context)
@@ -151,16 +131,11 @@ class Run:
         )
         return float(output.mean()) * step / users
 
-    def _issue_next(self, user: int) -> None:
-        if self.issued < len(self.workload):
-            self._issue(user)
-            if self.issued == len(self.workload):
-                self.recorder.close(self.env.now)
-
     def _open(self) -> Iterator[simpy.Event]:
         count = len(self.workload)
         first, last = count // 10, count - 1 - count // 10
-        for serial, due in enumerate(self.workload.due.tolist()):
+        for serial, due in enumerate(self.workload.due):
+            due = float(due)
             if due > self.env.now:
                 yield self.env.timeout(due - self.env.now)
             self._issue()
@@ -170,18 +145,20 @@ class Run:
                 self.recorder.close(self.env.now)
         yield self.env.timeout(0)
 
-    def _serve(self) -> Iterator[simpy.Event]:
-        replica, env = self.replica, self.env
+    # Service -------------------------------------------------------------------------------------
+
+    def _serve(self, index: int) -> Iterator[simpy.Event]:
+        replica, env = self.replicas[index], self.env
         while True:
             if not replica.busy:
-                self.wake = env.event()
-                yield self.wake
+                self.wakes[index] = env.event()
+                yield self.wakes[index]
             yield env.timeout(replica.plan(env.now))
             for serial in replica.commit(env.now):
                 self._finished(serial, env.now)
 
     def _finished(self, serial: int, now: float) -> None:
-        self.completed += 1
+        self.recorder.completed_count += 1
         if self.on_progress:
             self.on_progress(1)
         if self.load.concurrency:
@@ -192,21 +169,67 @@ class Run:
                     self.recorder.open(now)
             self._issue_next(user)
 
-    def result(self) -> dict:
-        """Run to the end; the run's entry in ``workbench.result/1`` (design §7)."""
+    # Result --------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Simulate to the end: until only idle replicas are left waiting."""
         began = time.perf_counter()
-        self.env.run()  # ends when only the idle replica is left waiting
-        scheduler, population = self.scheduler, self.population
-        figures = summarise(self.recorder, self.cost.gpus, self.env.now)
-        exact = population.dense and scheduler.exact_replay
-        verdict = lossless(scheduler, population.confidence_sees, population.temperature)
-        return {
+        try:
+            self.env.run()
+        finally:
+            self.wall_s = time.perf_counter() - began
+
+    def result(self, *, slo: dict | None = None, gpu_hour_usd: float | None = None) -> dict:
+        """The run's entry in ``workbench.result/1`` (design §7), of what was simulated so far."""
+        scheduler, population, recorder = self.scheduler, self.population, self.recorder
+        gpus = self.cost.gpus * len(self.replicas)
+        figures = summarise(recorder, gpus, self.env.now, slo=slo, gpu_hour_usd=gpu_hour_usd)
+        recorded = population is None or self.workload.whole
+        exact = recorded and scheduler.exact_replay and (population is None or population.dense)
+        entry = {
             "scheduler": scheduler.name,
-            "lossless": verdict,
+            "lossless": population is None
+            or lossless(scheduler, population.confidence_sees, population.temperature),
             "replay": "exact" if exact else "approximate",
             "hindsight": scheduler.reads == "outcomes",
             **self.load.label(),
             "requests": len(self.workload),
             **figures,
-            "wall_s": time.perf_counter() - began,
         }
+        if len(self.replicas) > 1:
+            entry["replicas"] = self._per_replica()
+        if not self.load.concurrency:
+            entry["overloaded"] = self._overloaded()
+        if recorder.completed_count < len(self.workload):
+            entry["partial"] = True
+        return entry | {"wall_s": self.wall_s}
+
+    def _overloaded(self) -> bool:
+        """Whether the requests in the system grew by more than chance while the load was steady.
+
+        Growth of over a twentieth of the arrivals in the window, beyond three deviations of a
+        Poisson count.
+        """
+        start, stop, steady = self.recorder.window(self.env.now)
+        issued = self.recorder.issued
+        arrived = int(((issued > start.time) & (issued <= stop.time)).sum())
+        return steady and stop.in_system - start.in_system > arrived / 20 + 3 * arrived**0.5
+
+    def _per_replica(self) -> list[dict]:
+        recorder, seconds = self.recorder, self.env.now
+        entries = []
+        for index, replica in enumerate(self.replicas):
+            counted = named(replica.counters)
+            served = (recorder.replica == index) & ~np.isnan(recorder.last)
+            entries.append(
+                {
+                    "requests_completed": int(served.sum()),
+                    "output_tokens": counted["tokens"],
+                    "throughput_tok_s_gpu": counted["tokens"] / seconds / self.cost.gpus
+                    if seconds
+                    else None,
+                    "steps": counted["steps"],
+                    "preemptions": counted["preemptions"],
+                }
+            )
+        return entries

@@ -26,7 +26,6 @@ SLOT = np.dtype(
 )
 
 
-
 def new_slots(count: int) -> np.ndarray:
     """``count`` empty slots, [S] of SLOT; a recarray for plain Python, which reads by attribute."""
     slots = np.zeros(count, SLOT)
@@ -47,6 +46,7 @@ COUNTERS = (
     "inner_kept",  # … and accepted drafts
     "drawn_rounds",  # rounds whose outcome was partly drawn, not recorded
     "prefill_tokens",
+    "preemptions",
 )
 (
     TOKENS,
@@ -61,4 +61,5 @@ COUNTERS = (
     INNER_KEPT,
     DRAWN_ROUNDS,
     PREFILL_TOKENS,
+    PREEMPTIONS,
 ) = range(len(COUNTERS))

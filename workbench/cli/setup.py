@@ -1,0 +1,357 @@
+"""What ``simulate`` runs, made of its options: demand, arms and loads, and what to say of them.
+
+No option is ever ignored: one that would change nothing is refused.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from workbench import __version__
+from workbench.arrivals import Arrivals, read_arrivals
+from workbench.cli.values import trace_weights, weighted
+from workbench.errors import InputError
+from workbench.profiles import (
+    Profile,
+    StepCost,
+    ladder,
+    read_planner_table,
+    read_profile,
+    with_graph_sizes,
+)
+from workbench.profiles.profile import Host
+from workbench.schedulers import create, default_schedulers
+from workbench.serving import Arm, Demand, Load, Options, build_population, stream
+from workbench.traces import Trace, read_trace
+
+DEFAULT_CONCURRENCY = (1, 16, 64, 256)
+
+
+class Setup:
+    """Demand, arms and loads of one command."""
+
+    def __init__(self, given: dict):
+        self.given = given
+        if not given["traces"] and not given["arrivals"]:
+            raise InputError(
+                "is missing", place="--trace", mend="name a trace, as in --trace chat.jsonl"
+            )
+        pairs = [weighted(spec) for spec in given["traces"]]
+        self.names = [name for name, _ in pairs]
+        self.traces: list[Trace] = [read_trace(name) for name in self.names]
+        self.weights = trace_weights([weight for _, weight in pairs]) if pairs else np.ones(0)
+        self.arrivals = self._arrivals()
+        self.loads = self._loads()
+        self.profile = self._profile()
+        self.cost = StepCost(self.profile)
+        self.belief = self._belief()
+        seed = given["seed"]
+        self.population = (
+            build_population(self.traces, stream(seed, "densify")) if self.traces else None
+        )
+        self.demand = self._demand()
+        self.arms = self._arms()
+
+    # Demand --------------------------------------------------------------------------------------
+
+    def _arrivals(self) -> Arrivals | None:
+        given, name = self.given, self.given["arrivals"]
+        if name is None or name == "trace":
+            for option, unset in (("speedup", 1.0), ("start", None), ("stop", None)):
+                if given[option] != unset:
+                    flag = {"start": "--from", "stop": "--to"}.get(option, "--speedup")
+                    raise InputError(
+                        "slices a file of arrivals", place=flag, mend="give --arrivals FILE"
+                    )
+            if name == "trace" and not self.traces:
+                raise InputError(
+                    "replays the trace's arrival_s", place="--arrivals trace", mend="give --trace"
+                )
+            return None
+        arrivals = read_arrivals(
+            name,
+            speedup=given["speedup"],
+            start=given["start"],
+            stop=given["stop"],
+            seed=given["seed"],
+        )
+        lengths = arrivals.output_tokens is not None and arrivals.prompt_tokens is not None
+        if not (lengths or self.traces):
+            raise InputError(
+                "has no lengths", file=name, mend="give a --trace to replay at these times"
+            )
+        return arrivals
+
+    def _loads(self) -> list[Load]:
+        given = self.given
+        concurrency, rate, arrivals = given["concurrency"], given["rate"], given["arrivals"]
+        untimed = self.arrivals is not None and not self.arrivals.timed
+        if untimed and not (concurrency or rate):
+            raise InputError(
+                "has lengths and no times", file=arrivals, mend="add --rate or --concurrency"
+            )
+        chosen = [f"--{name}" for name in ("concurrency", "rate", "arrivals") if given[name]]
+        if untimed:
+            chosen.remove("--arrivals")
+        if len(chosen) > 1:
+            raise InputError(
+                f"{' and '.join(chosen)} exclude each other", mend="give one kind of load"
+            )
+        for option, flag in (("burstiness", "--burstiness"), ("on_off", "--on-off")):
+            if given[option] and not rate:
+                raise InputError("shapes random arrivals", place=flag, mend="use it with --rate")
+        if given["stagger"] and "--concurrency" not in chosen and chosen:
+            raise InputError(
+                "spreads the users of a closed loop",
+                place="--stagger",
+                mend="use it with --concurrency",
+            )
+        if rate:
+            return [Load(rate=value) for value in rate]
+        if arrivals and not untimed:
+            return [Load(arrivals=arrivals)]
+        stagger = given["stagger"]
+        return [Load(concurrency=n, stagger=stagger) for n in concurrency or DEFAULT_CONCURRENCY]
+
+    def _demand(self) -> Demand:
+        given, population = self.given, self.population
+        if given["queue"] == "priority" and not given["priority"]:
+            raise InputError(
+                "needs priorities", place="--queue priority", mend="add --priority chat=0,code=1"
+            )
+        if given["priority"]:
+            if given["queue"] != "priority":
+                raise InputError(
+                    "orders the queue", place="--priority", mend="add --queue priority"
+                )
+            names = population.domain_names if population else ()
+            unknown = [name for name in given["priority"] if name not in names]
+            if unknown:
+                raise InputError(
+                    f"no request is of domain '{unknown[0]}'",
+                    place="--priority",
+                    mend=f"the domains are {', '.join(names) or 'unknown without a trace'}",
+                )
+        demand = Demand(
+            population,
+            self.weights,
+            self.arrivals,
+            given["requests"],
+            given["priority"] or {},
+            given["burstiness"],
+            given["on_off"],
+        )
+        if given["prefix_caching"]:
+            workload = demand.workload(self.loads[0], given["seed"])
+            if workload.session is None and workload.cached is None:
+                raise InputError(
+                    "no request has a session or cached_prompt_tokens",
+                    place="--prefix-caching",
+                    mend="it would change nothing: leave it out",
+                )
+        elif given["undrafted_loss"] is not None:
+            raise InputError(
+                "hurts the rounds after a restored prefix",
+                place="--undrafted-loss",
+                mend="add --prefix-caching",
+            )
+        return demand
+
+    # Costs ---------------------------------------------------------------------------------------
+
+    def _profile(self) -> Profile:
+        given = self.given
+        profile = read_profile(given["profile"])
+        if given["graph_sizes"] is not None:
+            drafts = self.traces[0].block_size if self.traces else 0
+            profile = with_graph_sizes(profile, ladder(given["graph_sizes"], drafts))
+        changes = {
+            field: given[option]
+            for option, field in (("host_sync", "sync_seconds"), ("host_async", "async_seconds"))
+            if given[option] is not None
+        }
+        if changes:
+            host = msgspec.structs.replace(profile.host or Host(), **changes)
+            profile = msgspec.structs.replace(profile, host=host)
+        return profile
+
+    def _belief(self):
+        given = self.given
+        if given["planner_table"]:
+            return read_planner_table(given["planner_table"], lookup=given["planner_lookup"])
+        if given["planner_lookup"]:
+            raise InputError(
+                "has no table to read", place="--planner-lookup", mend="give --planner-table"
+            )
+        return None
+
+    # Arms ----------------------------------------------------------------------------------------
+
+    def _arms(self) -> list[Arm]:
+        given = self.given
+        options = Options(
+            max_running=given["max_running"],
+            token_budget=given["token_budget"],
+            prefill_first=given["prefill"] == "first",
+            synchronous={"auto": None, "sync": True, "async": False}[given["pipeline"]],
+            kv_tokens=given["kv_tokens"],
+            queue=given["queue"],
+            prefix_caching=given["prefix_caching"],
+            undrafted_loss=given["undrafted_loss"] or 0.0,
+            uniform_width=given["uniform_width"],
+            align=given["align_tier"],
+            record_steps=bool(given["timeline"]),
+        )
+        if given["router"] and given["replicas"] == 1:
+            raise InputError(
+                "has one replica to choose from", place="--router", mend="add --replicas N"
+            )
+        arms = [
+            Arm(
+                spec,
+                self.cost,
+                self.belief,
+                options,
+                given["lag"],
+                given["new_survival"],
+                given["replicas"],
+                given["router"] or "round-robin",
+            )
+            for spec in self._specs()
+        ]
+        made = [arm.new_scheduler(self._gamma) for arm in arms]  # a wrong name is said right here
+        self._check_effect(made)
+        return arms
+
+    @property
+    def _gamma(self) -> int:
+        return self.population.block_size if self.population else 1
+
+    def _specs(self) -> list[str]:
+        given = list(dict.fromkeys(self.given["schedulers"]))
+        if self.population is None:
+            other = [spec for spec in given if create(spec, 1).drafter]
+            if other:
+                raise InputError(
+                    f"{other[0]} drafts, and arrivals alone say nothing of acceptance",
+                    place="--scheduler",
+                    mend="add a --trace",
+                )
+            return ["none"]
+        if given:
+            return given
+        specs = default_schedulers(self._gamma)
+        if self.population.confidence is None:
+            specs = [spec for spec in specs if not create(spec, self._gamma).needs_confidence]
+        return specs
+
+    def _check_effect(self, schedulers) -> None:
+        """Refuse options that none of the schedulers would notice."""
+        given = self.given
+        for option, flag in (("lag", "--lag"), ("new_survival", "--new-survival")):
+            if given[option] is not None and not any(s.lag for s in schedulers):
+                raise InputError(
+                    "no scheduler here looks back", place=flag, mend="compare topk with it"
+                )
+        for option, flag in (("align_tier", "--align-tier"), ("planner_table", "--planner-table")):
+            if given[option] and all(s.uniform is not None for s in schedulers):
+                raise InputError(
+                    "no scheduler here chooses lengths",
+                    place=flag,
+                    mend="compare topk or greedy with it",
+                )
+        if given["align_tier"] and self.cost.last_captured is None:
+            raise InputError(
+                "the profile has no graphs to fill", place="--align-tier", mend="add --graph-sizes"
+            )
+
+    # What to say ---------------------------------------------------------------------------------
+
+    def config(self) -> dict:
+        """The inputs of the command, for the result file."""
+        outputs = ("json_path", "requests_out", "timeline", "traces", "schedulers")
+        settings = {key: value for key, value in self.given.items() if key not in outputs}
+        return {
+            "version": __version__,
+            "traces": [
+                {
+                    "name": name,
+                    "weight": weight,
+                    "target": trace.header.target,
+                    "drafter": trace.header.drafter,
+                    "requests": trace.requests,
+                }
+                for name, weight, trace in zip(
+                    self.names, self.weights.tolist(), self.traces, strict=True
+                )
+            ],
+            "schedulers": [arm.scheduler for arm in self.arms],
+            **settings,
+            "profile": self.profile.name,
+        }
+
+    def notes(self, runs: list[dict]) -> list[str]:
+        """What a reader must know before believing the table."""
+        notes = [*self._about_models(), *(self.arrivals.notes if self.arrivals else [])]
+        if self.cost.missing:
+            parts = ", ".join(self.cost.missing)
+            notes.append(f"absent from the profile, so it costs nothing: {parts}")
+        if self.belief is not None:
+            notes += [f"planner table: {warning}" for warning in self.belief.warnings]
+        notes += dict.fromkeys(note for run in runs for note in run.pop("notes", []))
+        notes += [*_about_windows(runs), *_about_replay(runs), *_about_overload(runs)]
+        return notes
+
+    def _about_models(self) -> list[str]:
+        notes = []
+        targets = sorted({trace.header.target for trace in self.traces if trace.header.target})
+        priced = self.profile.target.name if self.profile.target else None
+        if targets and priced and targets != [priced]:
+            notes.append(
+                f"acceptance was recorded on {', '.join(targets)}, costs were measured on "
+                f"{priced}: a comparison of schedulers, not a forecast of this deployment"
+            )
+        drafted = self.profile.drafter.block_size if self.profile.drafter else None
+        if drafted and self.traces and drafted != self._gamma:
+            notes.append(
+                f"the traces draft {self._gamma} tokens a block, the profile was measured with "
+                f"{drafted}"
+            )
+        return notes
+
+
+def _about_windows(runs: list[dict]) -> list[str]:
+    whole = [run for run in runs if run["window"]["kind"] == "whole"]
+    if not whole:
+        return []
+    return [
+        f"{len(whole)} of {len(runs)} runs have no steady window and count from start to end: more "
+        "--requests would settle them"
+    ]
+
+
+def _about_replay(runs: list[dict]) -> list[str]:
+    notes = []
+    loose = dict.fromkeys(run["scheduler"] for run in runs if run["replay"] == "approximate")
+    exact = dict.fromkeys(run["scheduler"] for run in runs if run["replay"] == "exact")
+    if loose:
+        rest = f", exact for {', '.join(exact)}" if exact else ""
+        notes.append(f"replay is approximate for {', '.join(loose)}{rest}")
+    drawn = sum(run["drawn_rounds"] for run in runs)
+    if drawn:
+        notes.append(
+            f"{drawn:,} of {sum(run['rounds'] for run in runs):,} rounds had an outcome that the "
+            "engine did not record; it was drawn from the trace's own statistics"
+        )
+    return notes
+
+
+def _about_overload(runs: list[dict]) -> list[str]:
+    loaded = [run for run in runs if run.get("overloaded")]
+    return [
+        f"{run['scheduler']} never settles at this load: requests in the system grew from "
+        f"{run['window']['in_system'][0]} to {run['window']['in_system'][1]} inside the window, so "
+        "its TTFT says how long was simulated, not how it serves"
+        for run in loaded
+    ]
