@@ -6,6 +6,7 @@ The plain form gives the same results, tens of times slower; ``why_slow`` says s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 try:
@@ -21,7 +22,26 @@ def njit(function: Callable) -> Callable:
     """Compile ``function`` on first use and keep the machine code on disk for the next process."""
     if numba is None:
         return function
-    return numba.njit(cache=True, nogil=True)(function)
+    dispatcher = numba.njit(cache=True, nogil=True)(function)
+    if not numba.config.DISABLE_JIT:
+        for index in _indexes(dispatcher):
+            # numba looks at this function's file alone, not at the functions that it calls
+            if index.stat().st_mtime < _newest_source():
+                index.unlink(missing_ok=True)
+    return dispatcher
+
+
+def _indexes(dispatcher) -> list[Path]:
+    """The files that list the machine code kept of a function."""
+    module = dispatcher.__module__.rpartition(".")[2]
+    kept = Path(dispatcher.stats.cache_path)
+    return list(kept.glob(f"{module}.{dispatcher.__qualname__}-*.nbi"))
+
+
+@cache
+def _newest_source() -> float:
+    """Time of the last change to any file that compiled functions may come from."""
+    return max(path.stat().st_mtime for path in Path(__file__).parent.rglob("*.py"))
 
 
 def why_slow() -> str | None:
@@ -35,8 +55,4 @@ def why_slow() -> str | None:
 
 def is_cold(function: Callable) -> bool:
     """Whether no machine code of ``function`` lies on disk, so that its first call compiles it."""
-    if numba is None or numba.config.DISABLE_JIT:
-        return False
-    module = function.__module__.rpartition(".")[2]
-    index = f"{module}.{function.__qualname__}-*.nbi"
-    return not any(Path(function.stats.cache_path).glob(index))
+    return why_slow() is None and not function.signatures and not _indexes(function)

@@ -37,7 +37,7 @@ def file(tmp_path):
 def test_a_class_with_arguments(file):
     path = file(GOOD)
     made = create(f"{path}:Mine:k=3,label=busy", 7)
-    assert (made.name, made.k, made.label) == ("Mine", 3, "busy")
+    assert (made.name, made.k, made.label) == ("Mine:k=3,label=busy", 3, "busy")
     assert create(f"{path}:Mine", 7).k == 1
 
 

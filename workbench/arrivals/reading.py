@@ -176,8 +176,7 @@ def _arrivals(
     last = len(time) if stop is None else int(np.searchsorted(time, stop))
     if first >= last:
         raise InputError(
-            f"no requests from {low if start is None else start:g} "
-            f"to {high if stop is None else stop:g} s",
+            f"no requests {_slice_text(start, stop)}",
             file=name,
             mend=f"the file spans {low:.10g} to {high:.10g} s",
         )
@@ -189,6 +188,12 @@ def _arrivals(
     if last - first < len(time) and recorded.span is None:
         notes.append(f"{last - first} of {len(time)} requests taken")
     return Arrivals(name, at, *columns, notes=notes)
+
+
+def _slice_text(start: float | None, stop: float | None) -> str:
+    if start is None:
+        return "in it" if stop is None else f"before {stop:g} s"
+    return f"from {start:g} s on" if stop is None else f"from {start:g} to {stop:g} s"
 
 
 def _no_models(path: Path, request: Request):

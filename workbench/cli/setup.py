@@ -5,6 +5,8 @@ No option is ever ignored: one that would change nothing is refused.
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 import numpy as np
 
@@ -21,6 +23,7 @@ from workbench.profiles import (
     with_graph_sizes,
 )
 from workbench.profiles.profile import Host
+from workbench.report.comparison import load_name
 from workbench.schedulers import create, default_schedulers
 from workbench.serving import Arm, Demand, Load, Options, build_population, stream
 from workbench.traces import Trace, read_trace
@@ -281,6 +284,7 @@ class Setup:
                     "target": trace.header.target,
                     "drafter": trace.header.drafter,
                     "requests": trace.requests,
+                    "sha256": hashlib.sha256(trace.path.read_bytes()).hexdigest(),
                 }
                 for name, weight, trace in zip(
                     self.names, self.weights.tolist(), self.traces, strict=True
@@ -301,6 +305,19 @@ class Setup:
             notes += [f"planner table: {warning}" for warning in self.belief.warnings]
         notes += dict.fromkeys(note for run in runs for note in run.pop("notes", []))
         notes += [*_about_windows(runs), *_about_replay(runs), *_about_overload(runs)]
+        notes += self._about_memory(runs)
+        return notes
+
+    def _about_memory(self, runs: list[dict]) -> list[str]:
+        notes = [
+            f"{run['scheduler']} ran out of KV cache at {load_name(run)}: {run['preemptions']:,} "
+            "preemptions, each recomputed"
+            for run in runs
+            if run["preemptions"]
+        ]
+        cached = self.population is not None and self.population.cached is not None
+        if cached and not self.given["prefix_caching"]:
+            notes.append("cached_prompt_tokens of the trace are not used without --prefix-caching")
         return notes
 
     def _about_models(self) -> list[str]:
@@ -350,8 +367,8 @@ def _about_replay(runs: list[dict]) -> list[str]:
 def _about_overload(runs: list[dict]) -> list[str]:
     loaded = [run for run in runs if run.get("overloaded")]
     return [
-        f"{run['scheduler']} never settles at this load: requests in the system grew from "
-        f"{run['window']['in_system'][0]} to {run['window']['in_system'][1]} inside the window, so "
-        "its TTFT says how long was simulated, not how it serves"
+        f"{run['scheduler']} does not keep up at {load_name(run)}: requests in the system grew "
+        f"from {run['window']['in_system'][0]} to {run['window']['in_system'][1]} inside the "
+        "window, so its TTFT says how long was simulated, not how it serves"
         for run in loaded
     ]

@@ -16,7 +16,7 @@ from workbench.compiled import is_cold, why_slow
 from workbench.errors import InputError
 from workbench.files import atomic_write
 from workbench.profiles import default_profile_name
-from workbench.report.comparison import by_load, comparison_table, winner
+from workbench.report.comparison import by_load, columns_of, comparison_table, winner
 from workbench.serving import ROUTERS, kernels
 from workbench.serving.options import QUEUES
 from workbench.serving.requests_table import request_columns, write_requests
@@ -192,14 +192,13 @@ def command(ctx, **given):  # fmt: skip
     """
     setup = Setup(given)
     _check_outputs(setup, given)
-    if (slow := why_slow()) is not None:
-        click.echo(f"workbench: {slow}", err=True)
-    elif is_cold(kernels.commit_rounds):
-        click.echo("workbench: compiling the inner loops, once on this machine", err=True)
+    cold = is_cold(kernels.commit_rounds)
     runs, tables, timeline, complete = _simulate(setup, given)
     if not runs:
         raise KeyboardInterrupt
     notes = setup.notes(runs)
+    if (slow := why_slow()) is not None:
+        notes.append(slow)
     if not complete:
         notes.insert(0, "interrupted: what follows is partial")
     if given["requests_out"]:
@@ -217,6 +216,8 @@ def command(ctx, **given):  # fmt: skip
             with atomic_write(given["json_path"]) as file:
                 file.write(text)
     if given["json_path"] != "-":
+        if cold:
+            notes.append("this run also compiled the inner loops, once on this machine")
         _print(runs, notes)
     return 0 if complete else 130
 
@@ -286,8 +287,12 @@ def _simulate(setup: Setup, given: dict):
 
 
 def _print(runs: list[dict], notes: list[str]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    console.print(comparison_table(runs))
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    width = console.width if sys.stdout.isatty() else None
+    columns, left_out = columns_of(runs, width)
+    console.print(comparison_table(runs, columns))
+    if left_out:
+        console.print(f"({left_out} columns left out: widen the terminal or use --json)")
     for note in notes:
         console.print(f"note: {note}", soft_wrap=not sys.stdout.isatty())
     for group in by_load(runs).values():

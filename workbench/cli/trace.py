@@ -174,8 +174,8 @@ def _replayed(one: TraceStatistics) -> str:
 def _confidence(one: TraceStatistics) -> str:
     if one.confidence == "none":
         return "none recorded"
-    sees = {"prefix": "before token k is drawn", "token": "token k itself"}[one.confidence_sees]
-    return f"{one.confidence}; c_k sees {sees}"
+    sees = {"prefix": "is computed before token k is drawn", "token": "depends on token k itself"}
+    return f"{one.confidence}; c_k {sees[one.confidence_sees]}"
 
 
 def _domains(one: TraceStatistics) -> str:

@@ -101,8 +101,6 @@ class Scheduler:
     lag: int = 0  # how many steps back its view of the past begins; 0: it looks at none
     new_survival: float = 1.0  # assumed of a request that has no row in the past it looks at
     history: int = 0  # the furthest step back that it looks at, where that is more than ``lag``
-    new_survival: float = 1.0  # assumed of a request that has no row in the past it looks at
-    history: int = 0  # how many steps back the past is kept; less than lag means lag
 
     def draft_length(self, view: View) -> int:
         """How many tokens to draft per request, 0..γ. 0 skips the drafter."""

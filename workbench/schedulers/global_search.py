@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.schedulers.admission import admit, candidates, global_search, throughput
+from workbench.schedulers.admission import Workspace, global_search
 from workbench.schedulers.base import Scheduler, View
 
 
@@ -18,7 +18,11 @@ class GlobalSearch(Scheduler):
     reads = "block"
     name = "global"
 
+    def __init__(self):
+        self._work = Workspace()
+
     def verify_lengths(self, view: View, survival: np.ndarray) -> np.ndarray:
-        values = candidates(survival)
-        theta = throughput(values, view.requests, view.step_seconds(len(values)))
-        return admit(survival, global_search(theta), values)
+        work, drafts = self._work, view.draft_length
+        values, count = work.ordered(survival, drafts)
+        budget = global_search(values, count, view.requests, view.step_seconds(count))
+        return work.admitted(survival, drafts, budget, values, count)

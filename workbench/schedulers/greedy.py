@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.schedulers.admission import admit, candidates, early_stop, throughput
+from workbench.schedulers.admission import Workspace, early_stop
 from workbench.schedulers.base import Scheduler, View
 
 
@@ -20,7 +20,11 @@ class Greedy(Scheduler):
     exact_replay = True
     name = "greedy"
 
+    def __init__(self):
+        self._work = Workspace()
+
     def verify_lengths(self, view: View, survival: np.ndarray) -> np.ndarray:
-        values = candidates(survival)
-        theta = throughput(values, view.requests, view.step_seconds(len(values)))
-        return admit(survival, early_stop(theta), values)
+        work, drafts = self._work, view.draft_length
+        values, count = work.ordered(survival, drafts)
+        budget = early_stop(values, count, view.requests, view.step_seconds(count))
+        return work.admitted(survival, drafts, budget, values, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.errors import InputError
-from workbench.schedulers.admission import admit, candidates, global_search, throughput
+from workbench.schedulers.admission import Workspace, global_search
 from workbench.schedulers.base import Scheduler, View
 
 DEFAULT_LAG = 2
@@ -31,12 +31,14 @@ class TopK(Scheduler):
                 mend="the lag is at least 1 step; `global` searches this step's confidences",
             )
         self.lag = lag
+        self._work = Workspace()
         self.name = "topk" if lag == DEFAULT_LAG else f"topk:{lag}"
 
     def verify_lengths(self, view: View, survival: np.ndarray) -> np.ndarray:
+        work, drafts = self._work, view.draft_length
         past = view.past.survival(self.lag, missing=self.new_survival)
-        older = candidates(past[:, : view.draft_length])
-        theta = throughput(older, view.requests, view.step_seconds(len(older)))
+        older, count = work.ordered(past, drafts)
+        budget = global_search(older, count, view.requests, view.step_seconds(count))
         # the K highest are verified even where their survival is 0: the budget is not reconsidered
-        drafted = survival[:, : view.draft_length]
-        return admit(drafted, global_search(theta), np.sort(drafted, axis=None)[::-1])
+        values, count = work.ordered(survival, drafts, above=-1.0)
+        return work.admitted(survival, drafts, budget, values, count)

@@ -53,7 +53,10 @@ def from_file(spec: str) -> Scheduler:
             file=path,
             mend=f"it has to be one of {', '.join(_READS)}",
         )
-    scheduler.name = scheduler.name or cls.__name__
+    written = match["arguments"]
+    own = scheduler.name or cls.__name__
+    # two settings of one class have to be told apart in a table
+    scheduler.name = f"{own}:{written}" if written and not scheduler.name else own
     return scheduler
 
 

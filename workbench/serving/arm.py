@@ -71,6 +71,13 @@ class Demand:
             )
         order = np.argsort(population.arrival_s, kind="stable")[:count]
         due = population.arrival_s[order]
+        if len(due) > 1 and due[0] == due[-1]:
+            raise InputError(
+                f"has all its requests arrive at {due[0]:g} s: no arrivals were recorded",
+                file=population.traces[0].name,
+                place="arrival_s",
+                mend="give --rate or --concurrency instead",
+            )
         return self._ranked(from_recordings(population, order, due - due[0]))
 
     def _ranked(self, workload: Workload) -> Workload:

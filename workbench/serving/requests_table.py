@@ -60,12 +60,18 @@ def write_requests(path: str, runs: list[dict[str, np.ndarray | list]]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(runs[0])
     for run in runs:
-        columns = [
-            column.tolist() if isinstance(column, np.ndarray) else column for column in run.values()
-        ]
-        writer.writerows(zip(*columns, strict=True))
+        writer.writerows(zip(*(_cells(column) for column in run.values()), strict=True))
     with atomic_write(path, "w") as file:
         file.write(text.getvalue())
+
+
+def _cells(column: np.ndarray | list) -> list:
+    """Values as CSV has them: nothing where there is no number."""
+    if not isinstance(column, np.ndarray):
+        return column
+    if column.dtype.kind != "f":
+        return column.tolist()
+    return [None if value != value else value for value in column.tolist()]
 
 
 def _write_parquet(path: str, runs: list[dict]) -> None:
@@ -76,6 +82,6 @@ def _write_parquet(path: str, runs: list[dict]) -> None:
         raise InputError(
             "Parquet needs pyarrow", file=path, mend="pip install pyarrow, or write .csv"
         ) from error
-    tables = [pyarrow.table({name: list(column) for name, column in run.items()}) for run in runs]
+    tables = [pyarrow.table({k: _cells(column) for k, column in run.items()}) for run in runs]
     with atomic_write(path) as file:
         pyarrow.parquet.write_table(pyarrow.concat_tables(tables), file)

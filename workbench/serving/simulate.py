@@ -184,8 +184,10 @@ class Run:
         scheduler, population, recorder = self.scheduler, self.population, self.recorder
         gpus = self.cost.gpus * len(self.replicas)
         figures = summarise(recorder, gpus, self.env.now, slo=slo, gpu_hour_usd=gpu_hour_usd)
-        recorded = population is None or self.workload.whole
-        exact = recorded and scheduler.exact_replay and (population is None or population.dense)
+        # plain decoding reads no recorded row
+        exact = scheduler.uniform == 0 or (
+            scheduler.exact_replay and self.workload.whole and population.dense
+        )
         entry = {
             "scheduler": scheduler.name,
             "lossless": population is None
@@ -204,16 +206,25 @@ class Run:
             entry["partial"] = True
         return entry | {"wall_s": self.wall_s}
 
-    def _overloaded(self) -> bool:
-        """Whether the requests in the system grew by more than chance while the load was steady.
+    def _overloaded(self) -> bool | None:
+        """Whether requests piled up in the second half of the window by more than chance.
 
-        Growth of over a twentieth of the arrivals in the window, beyond three deviations of a
-        Poisson count.
+        By over a twentieth of the arrivals in that half plus three deviations of a Poisson count.
+        None if the half is shorter than three times a request is served: it is still filling up.
         """
-        start, stop, steady = self.recorder.window(self.env.now)
-        issued = self.recorder.issued
-        arrived = int(((issued > start.time) & (issued <= stop.time)).sum())
-        return steady and stop.in_system - start.in_system > arrived / 20 + 3 * arrived**0.5
+        recorder = self.recorder
+        start, stop, steady = recorder.window(self.env.now)
+        middle = (start.time + stop.time) / 2
+        served = recorder.last - recorder.first
+        if not steady or stop.time - middle < 3 * np.nanmean(served):
+            return None
+
+        def in_system(now: float) -> int:
+            return int((recorder.issued <= now).sum() - (recorder.last <= now).sum())
+
+        arrived = int(((recorder.issued > middle) & (recorder.issued <= stop.time)).sum())
+        grown = in_system(stop.time) - in_system(middle)
+        return grown > arrived / 20 + 3 * arrived**0.5
 
     def _per_replica(self) -> list[dict]:
         recorder, seconds = self.recorder, self.env.now
