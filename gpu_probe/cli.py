@@ -47,7 +47,7 @@ def _checked(args: argparse.Namespace) -> None:
     try:
         import torch
     except ImportError as error:
-        raise ProbeError("torch is missing; pip install 'specdec-workbench[gpu]'") from error
+        raise ProbeError("torch is missing; pip install '.[gpu]' in the checkout") from error
     if args.device == "cuda" and not torch.cuda.is_available():
         raise ProbeError("no NVIDIA GPU is visible to torch; --device cpu --model tiny tries it")
 
