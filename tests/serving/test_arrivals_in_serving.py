@@ -35,7 +35,8 @@ def table(folder, *args) -> dict[str, list]:
     rows = list(csv.DictReader(out.open()))
     text = ("scheduler", "load", "id", "domain", "in_window")
     return {
-        name: [row[name] if name in text else float(row[name]) for row in rows] for name in rows[0]
+        name: [row[name] if name in text else float(row[name] or "nan") for row in rows]
+        for name in rows[0]
     }
 
 

@@ -93,8 +93,10 @@ def test_parquet_holds_what_csv_holds(tmp_path, toy):
     assert tuple(table) == COLUMNS and len(rows) == 40
     for name, column in table.items():
         for row, value in zip(rows, column, strict=True):
-            if isinstance(value, float):
-                assert float(row[name]) == pytest.approx(value, nan_ok=True)
+            if value is None:  # not that far, or of one token
+                assert row[name] == ""
+            elif isinstance(value, float):
+                assert float(row[name]) == pytest.approx(value)
             else:
                 assert row[name] == str(value)
     assert isinstance(table["request"][0], int) and isinstance(table["in_window"][0], bool)
@@ -301,7 +303,7 @@ def test_ctrl_c_leaves_the_results_so_far(tmp_path, toy):
     assert 0 < run["requests_completed"] < 300_000
     assert run["throughput_tok_s_gpu"] > 0
     rows = list(csv.DictReader(requests.open()))
-    assert sum(row["last_token_s"] != "nan" for row in rows) == run["requests_completed"]
+    assert sum(row["last_token_s"] != "" for row in rows) == run["requests_completed"]
     assert sorted(path.name for path in tmp_path.glob(".*")) == []
 
 
