@@ -165,23 +165,25 @@ def test_the_newest_is_preempted_and_its_tokens_are_computed_again():
     assert decoding == [0] + [2] * 17 + [1] * 22 + [0] + [1] * 21
 
 
-@pytest.mark.parametrize("lucky", ["third from the end", "nowhere"])
-def test_replay_goes_on_at_the_right_anchor_after_recomputation(lucky):
-    # only the anchor before the last two tokens accepts: it saves one step, if it is met there
+@pytest.mark.parametrize(("lucky", "saved"), [(47, [1, 2]), (48, [0, 0])])
+def test_replay_goes_on_at_the_right_anchor_after_recomputation(lucky, saved):
+    """50 tokens have anchors 0..48, of which one accepts its draft.
+
+    Anchor 47 is met with two tokens left and saves a step (the second request starts a step sooner
+    for it and saves one of its own); anchor 48 is the last and saves none. One anchor too far or
+    too few after the recomputation, and it is the other way round.
+    """
     accepted = [0] * 49
-    if lucky != "nowhere":
-        accepted[50 - 3] = 3
-    run, result = serve(
-        arrivals([(15, 50)] * 2), "static:1", population=recorded([{"accepted": accepted}]),
-        kv_tokens=80,
-    )  # fmt: skip
-    assert result["preemptions"] == 1
-    # 50 tokens one by one, the same for the second from where it was sent back
-    plain, other = serve(arrivals([(15, 50)] * 2), "static:1", kv_tokens=80,
-                         population=recorded([{"accepted": [0] * 49}]))  # fmt: skip
-    saved = plain.recorder.last - run.recorder.last
-    assert saved.tolist() == ([0, 0] if lucky == "nowhere" else [1, 2])
-    assert result["output_tokens"] == other["output_tokens"] == 100
+    accepted[lucky] = 1
+    ends = []
+    for rows in ([0] * 49, accepted):
+        run, result = serve(
+            arrivals([(15, 50)] * 2), "static:1", population=recorded([{"accepted": rows}]),
+            kv_tokens=80,
+        )  # fmt: skip
+        assert result["preemptions"] == 1 and result["output_tokens"] == 100
+        ends.append(run.recorder.last)
+    assert (ends[0] - ends[1]).tolist() == saved
 
 
 def test_a_prompt_that_is_still_being_prefilled_can_be_preempted():
