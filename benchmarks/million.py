@@ -77,11 +77,10 @@ def one(options: argparse.Namespace) -> dict:
         "requests": options.one,
         "wall_s": seconds,
         "cpu_s": cpu,
-        "us_per_request": seconds / options.one * 1e6,
-        "cpu_us_per_request": cpu / options.one * 1e6,
+        "us_per_request": cpu / options.one * 1e6,
         "steps": steps,
-        "steps_per_s": steps / seconds,
-        "us_per_step": seconds / steps * 1e6,
+        "steps_per_s": steps / cpu,
+        "us_per_step": cpu / steps * 1e6,
         "peak_mb": peak_mb(),
         "requests_per_simulated_s": options.one / result["simulated_s"],
         "requests_per_step": result["rounds"] / steps,
@@ -118,7 +117,7 @@ def plot(runs: list[dict], path: Path) -> None:
             continue
         requests = [run["requests"] for run in mine]
         label = "no speculation" if scheduler == "none" else "topk, γ = 7"
-        left.plot(requests, [r["cpu_us_per_request"] for r in mine], marker + "-", label=label)
+        left.plot(requests, [r["us_per_request"] for r in mine], marker + "-", label=label)
         right.plot(requests, [r["peak_mb"] for r in mine], marker + "-", label=label)
     left.set(ylabel="processor time per request, µs", ylim=(10, 10_000))
     right.set(ylabel="peak resident memory, MB", ylim=(100, 1_000))
@@ -149,21 +148,23 @@ def main() -> int:
         print(json.dumps(one(options)))
         return 0
     runs = []
-    print("scheduler  requests    wall s   µs/request     steps/s  µs/step  in step  peak MB")
+    print("µs of processor time; in step: requests that decode in one step, on average\n")
+    print("scheduler  requests    wall s     CPU s  µs/request  µs/step  in step  steps/s  peak MB")
     for scheduler, most in (("none", DAY), ("topk", SPECULATING_MOST)):
         for count in (1_000, 10_000, 100_000, 1_000_000):
             if count > min(most, options.most):
                 continue
             run = apart(options, scheduler, count)
             runs.append(run)
+            options.json.write_text(json.dumps(runs, indent=1))
             settled = "" if not run["overloaded"] else "  never settles"
             print(
-                f"{scheduler:9}{count:10,}{run['wall_s']:10.2f}{run['us_per_request']:13.0f}"
-                f"{run['steps_per_s']:12,.0f}{run['us_per_step']:9.1f}"
-                f"{run['requests_per_step']:9.1f}{run['peak_mb']:9.0f}{settled}",
+                f"{scheduler:9}{count:10,}{run['wall_s']:10.2f}{run['cpu_s']:10.2f}"
+                f"{run['us_per_request']:12.0f}{run['us_per_step']:9.1f}"
+                f"{run['requests_per_step']:9.1f}{run['steps_per_s']:9,.0f}{run['peak_mb']:9.0f}"
+                f"{settled}",
                 flush=True,
             )
-    options.json.write_text(json.dumps(runs, indent=1))
     if options.plot:
         plot(runs, options.plot)
     return 0
