@@ -166,3 +166,9 @@ def test_batches_of_serving_size_equal_plain_loops():
     budget = best_budget(survival, seconds)
     assert 0 < budget < 1000
     assert lengths("global", confidence, seconds) == first(survival, budget)
+
+
+@pytest.mark.parametrize("h", [0.1, 0.35, 0.7, 0.9])
+def test_a_recorded_confidence_equal_to_the_threshold_is_not_below_it(h):
+    recorded = np.float32([[h, h, h]])  # as traces hold them
+    assert lengths(f"threshold:{h}", recorded) == [3]

@@ -181,9 +181,9 @@ def test_tokens_served_are_those_that_the_file_asks_for(lengths, rows, seed):
     rounds = 0
     for serial, length in enumerate(lengths):
         walk = [
-            int(population.accepted[work.segment_first[s] + row])
+            int(population.accepted[work.segments[0, s] + row])
             for s in range(work.segment_start[serial], work.segment_start[serial + 1])
-            for row in range(work.segment_rows[s])
+            for row in range(work.segments[1, s])
         ]
         assert len(walk) == length - 1
         anchor = 0

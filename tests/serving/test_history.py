@@ -51,10 +51,16 @@ def test_a_step_without_the_request_is_missing_even_if_older_ones_are_kept():
     assert past.survival(2).tolist() == [[0.4, 0.4]]
 
 
-def test_before_the_first_step_everything_is_missing():
-    past = History(depth=2, slots=1, block_size=2, lag=2).of(np.array([0]))
-    assert past.survival(2).tolist() == [[1, 1]]
-    assert np.isnan(past.step_seconds(2))
+@pytest.mark.parametrize("lag", [1, 2, 3])
+def test_before_the_first_step_everything_is_missing(lag):
+    history = History(depth=3, slots=1, block_size=2, lag=lag)
+    for _ in range(lag):  # steps 0 .. lag − 1 look back to before the first
+        past = history.of(np.array([0]))
+        assert past.survival(lag).tolist() == [[1, 1]]
+        assert past.verified(lag).tolist() == past.accepted(lag).tolist() == [-1]
+        assert np.isnan(past.step_seconds(lag))
+        record(history, [0], 0.25)
+    assert history.of(np.array([0])).survival(lag).tolist() == [[0.25, 0.25]]
 
 
 @pytest.mark.parametrize("lag", [0, 1, 4])

@@ -11,6 +11,7 @@ from tests.support import random_requests, write_profile, write_trace
 from workbench.profiles import StepCost, read_profile
 from workbench.serving import ROUTERS, Arm, Demand, Load, Options, build_population
 from workbench.serving.metrics import named
+from workbench.serving.state import FREE
 from workbench.traces import read_trace
 
 SCHEDULERS = (
@@ -117,7 +118,8 @@ def test_every_request_gets_exactly_its_tokens(
     assert (recorder.first[~one] < recorder.last[~one]).all()
     for replica in run.replicas:
         assert not replica.slots["left"].any()
-        assert sorted(replica.free) == list(range(running))  # every slot came back
+        free = replica.lists[FREE, : replica.free_count]
+        assert sorted(free) == list(range(running))  # every slot came back
         assert replica.kv.free == (replica.kv.capacity or 1 << 62)  # and every block
         assert not replica.parked and not replica.busy and replica.outstanding_tokens == 0
     counters = named(recorder.mark(0.0).sums)

@@ -20,7 +20,6 @@ from workbench.profiles.interpolate import ByToken, Curve, Table
 from workbench.profiles.profile import Attention, AttentionTable, Profile
 
 _PARTS = ("attention", "prefill", "draft", "host", "graphs")
-_FEW = 64  # chunks; up to here scalar lookups are faster than arrays
 
 
 class StepParts(NamedTuple):
@@ -36,6 +35,15 @@ class StepParts(NamedTuple):
     def total(self) -> float:
         """Seconds of the step."""
         return self.verify + self.attention + self.prefill + self.draft + self.host
+
+
+class PackedCost(NamedTuple):
+    """Parts of a step's seconds as arrays; ``verify_table`` is the other one."""
+
+    attention: np.ndarray  # for ``interpolate.packed_at``, by requests and mean context
+    prefill: np.ndarray  # likewise, by chunk and the context before it
+    draft: np.ndarray  # [drafts + 1, requests + 1]
+    host: np.ndarray  # async, sync, per request, per new request, draft pass per prompt token
 
 
 class StepCost:
@@ -171,13 +179,11 @@ class StepCost:
         """Attention of prefill chunks [P] over the context before each [P], summed, in seconds."""
         if self._prefill is None:
             return 0.0
-        if len(chunk_tokens) <= _FEW:
-            at = self._prefill.at
-            pairs = zip(chunk_tokens, context_tokens, strict=True)
-            return float(sum(at(chunk, context) for chunk, context in pairs if chunk > 0))
-        chunks = np.asarray(chunk_tokens)
-        seconds = self._prefill.values(chunks, np.asarray(context_tokens))
-        return float(seconds[chunks > 0].sum())
+        seconds = 0.0  # added one by one: compiled callers do the same, to the bit
+        for chunk, context in zip(chunk_tokens, context_tokens, strict=True):
+            if chunk > 0:
+                seconds += self._prefill.at(chunk, context)
+        return seconds
 
     def draft_seconds(self, requests: int, tokens: int, mean_context: float | None = None) -> float:
         """The draft pass of R requests that draft ``tokens`` each, in seconds; 0 if nothing is.
@@ -244,6 +250,39 @@ class StepCost:
     def step_seconds(self, **step) -> float:
         """``step_parts(...).total``: the seconds of one step."""
         return self.step_parts(**step).total
+
+    # For compiled callers ------------------------------------------------------------------------
+
+    @property
+    def plain(self) -> bool:
+        """Whether every part is a function of its own arguments alone.
+
+        Not with ``mixed``, ``attention.mixed`` or a draft pass that is priced by context.
+        """
+        mixed = self._mixed is not None or self._attention_mixed is not None
+        return not (mixed or self._mixed_factor != 1.0 or self._context_share)
+
+    def packed(self, requests: int, drafts: int) -> PackedCost:
+        """The parts of a ``plain`` cost as arrays, for up to ``requests`` that draft ``drafts``."""
+        host = self.profile.host
+        rates = [0.0, 0.0] if host is None else [
+            host.per_request_seconds,
+            host.per_new_request_seconds,
+        ]  # fmt: skip
+        empty = np.empty(0)
+        return PackedCost(
+            attention=empty if self._attention is None else self._attention.packed(),
+            prefill=empty if self._prefill is None else self._prefill.packed(),
+            draft=np.array(
+                [
+                    [self.draft_seconds(count, tokens) for count in range(requests + 1)]
+                    for tokens in range(drafts + 1)
+                ]
+            ),
+            host=np.array(
+                [self.host_seconds(False), self.host_seconds(True), *rates, self._per_prefill_token]
+            ),
+        )
 
     # Room and power ------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from workbench.compiled import njit
+
 
 def _rule(v: float, x0: float, x1: float, y0: float, y1: float) -> float:
     # v lies outside [x0, x1] only where (x0, x1) is the first or the last pair of its axis
@@ -18,6 +20,9 @@ def _rule(v: float, x0: float, x1: float, y0: float, y1: float) -> float:
         return max(y1, y1 + (v - x1) / (x1 - x0) * (y1 - y0))
     inner = y0 + (v - x0) / (x1 - x0) * (y1 - y0)
     return inner if v >= x0 else max(y0, inner)
+
+
+rule = njit(_rule)  # the same, for compiled callers
 
 
 def _rule_array(v, x0, x1, y0, y1) -> np.ndarray:
@@ -92,6 +97,12 @@ class Table:
         array = np.repeat(array, 2, axis=1) if len(columns) == 1 else array
         self._array, self._values = array, array.tolist()
 
+    def packed(self) -> np.ndarray:
+        """All of the table in one array, for ``packed_at``: m, n, rows, columns, values."""
+        rows, columns = self._rows.array, self._columns.array
+        head = [len(rows), len(columns)]
+        return np.concatenate([head, rows, columns, self._array.ravel()])
+
     def at(self, row: float, column: float) -> float:
         """The value at one point."""
         i, j = self._rows.pair(row), self._columns.pair(column)
@@ -113,6 +124,35 @@ class Table:
         above = _rule_array(column, c0, c1, y[i, j], y[i, j + 1])
         below = _rule_array(column, c0, c1, y[i + 1, j], y[i + 1, j + 1])
         return _rule_array(row, r[i], r[i + 1], above, below)
+
+
+@njit
+def _pair(points, v):
+    """``_Axis.pair`` of an array of at least two points."""
+    low, high = 0, len(points)
+    while low < high:
+        middle = (low + high) // 2
+        if v < points[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return min(max(low - 1, 0), len(points) - 2)
+
+
+@njit
+def packed_at(grid, row, column):
+    """``Table.at`` of a ``Table.packed`` array; 0 for an empty one."""
+    if len(grid) == 0:
+        return 0.0
+    m, n = int(grid[0]), int(grid[1])
+    rows, columns = grid[2 : 2 + m], grid[2 + m : 2 + m + n]
+    i, j = _pair(rows, row), _pair(columns, column)
+    upper = 2 + m + n + i * n + j
+    lower = upper + n
+    c0, c1 = columns[j], columns[j + 1]
+    above = rule(column, c0, c1, grid[upper], grid[upper + 1])
+    below = rule(column, c0, c1, grid[lower], grid[lower + 1])
+    return rule(row, rows[i], rows[i + 1], above, below)
 
 
 class ByToken:

@@ -82,6 +82,13 @@ class TableBelief:
     minimum_predicted_gain: float = 0.0  # TensorRT-LLM's guard: relative gain in Θ needed to trim
     warnings: list[str] = field(default_factory=list)
 
+    def by_request_count(self, requests: int) -> float:
+        """constant + α(R), in seconds."""
+        if self.by_requests is None:
+            return self.constant
+        low, high = self.requests_range
+        return self.constant + self.by_requests.at(min(max(requests, low), high))
+
     def step_seconds(
         self,
         requests: int,
@@ -94,10 +101,7 @@ class TableBelief:
         sync: bool,
     ) -> np.ndarray:
         """See ``Belief``."""
-        rest, first = self.constant, requests
-        if self.by_requests is not None:
-            low, high = self.requests_range
-            rest += self.by_requests.at(min(max(requests, low), high))
+        rest, first = self.by_request_count(requests), requests
         if self.parts is not None:
             first += prefill_tokens
             rest += prefill_other

@@ -13,7 +13,7 @@ import numpy as np
 
 from workbench.compiled import njit
 
-_FEW = 48  # up to here insertion beats the passes over buckets
+_FEW = 400  # up to here merging the requests' blocks beats the passes over buckets
 _BITS = 11
 
 
@@ -30,9 +30,66 @@ def gather(survival, drafts, above, values):
 
 
 @njit
-def _insertion(values, count):
+def _merge_runs(values, count, spare):
+    """Merge sort from the descending runs that are there: the blocks of the requests."""
+    starts = np.empty(count + 1, np.int64)
+    starts[0], runs = 0, 1
     for i in range(1, count):
-        value = values[i]
+        if values[i] > values[i - 1]:
+            starts[runs] = i
+            runs += 1
+    starts[runs] = count
+    source, target, swapped = values, spare, False
+    while runs > 1:
+        merged = 0
+        for run in range(0, runs, 2):
+            first, middle = starts[run], starts[run + 1]
+            last = starts[run + 2] if run + 2 <= runs else middle
+            a, b = first, middle
+            for i in range(first, last):
+                if a < middle and (b >= last or source[a] >= source[b]):
+                    target[i] = source[a]
+                    a += 1
+                else:
+                    target[i] = source[b]
+                    b += 1
+            starts[merged] = first
+            merged += 1
+        starts[merged] = count
+        runs = merged
+        source, target, swapped = target, source, not swapped
+    if swapped:
+        for i in range(count):
+            values[i] = spare[i]
+
+
+@njit
+def _sort_by_bits(values, count, spare):
+    """Three passes over the upper 33 bits, and an insertion for what differs below them.
+
+    Bits of non-negative doubles are ordered as the numbers are.
+    """
+    size = 1 << _BITS
+    mask = np.uint64(size - 1)
+    source, target = values, spare
+    for shift in range(31, 64, _BITS):
+        keys = source[:count].view(np.uint64)
+        first = np.zeros(size, np.int64)
+        for i in range(count):
+            first[np.int64((keys[i] >> np.uint64(shift)) & mask)] += 1
+        at = 0
+        for bucket in range(size - 1, -1, -1):
+            held = first[bucket]
+            first[bucket] = at
+            at += held
+        for i in range(count):
+            bucket = np.int64((keys[i] >> np.uint64(shift)) & mask)
+            target[first[bucket]] = source[i]
+            first[bucket] += 1
+        source, target = target, source
+    # three passes end in the spare array
+    for i in range(count):
+        value = spare[i]
         j = i - 1
         while j >= 0 and values[j] < value:
             values[j + 1] = values[j]
@@ -42,34 +99,11 @@ def _insertion(values, count):
 
 @njit
 def sort_descending(values, count, spare):
-    """Sort the first ``count`` of values, all ≥ 0, in place; ``spare`` is as long as values.
-
-    Bits of non-negative doubles are ordered as the numbers are: three passes over the upper 33
-    bits, and an insertion for what differs below them.
-    """
-    if count > _FEW:
-        size = 1 << _BITS
-        mask = np.uint64(size - 1)
-        source, target = values, spare
-        for shift in range(31, 64, _BITS):
-            keys = source[:count].view(np.uint64)
-            first = np.zeros(size, np.int64)
-            for i in range(count):
-                first[np.int64((keys[i] >> np.uint64(shift)) & mask)] += 1
-            at = 0
-            for bucket in range(size - 1, -1, -1):
-                held = first[bucket]
-                first[bucket] = at
-                at += held
-            for i in range(count):
-                bucket = np.int64((keys[i] >> np.uint64(shift)) & mask)
-                target[first[bucket]] = source[i]
-                first[bucket] += 1
-            source, target = target, source
-        # three passes end in the spare array
-        for i in range(count):
-            values[i] = spare[i]
-    _insertion(values, count)
+    """Sort the first ``count`` of values, all ≥ 0, in place; ``spare`` is as long as values."""
+    if count <= _FEW:
+        _merge_runs(values, count, spare)
+    else:
+        _sort_by_bits(values, count, spare)
 
 
 @njit

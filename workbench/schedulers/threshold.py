@@ -24,5 +24,6 @@ class Threshold(Scheduler):
         self.name = f"threshold:{h:g}"
 
     def verify_lengths(self, view: View, survival: np.ndarray) -> np.ndarray:
-        keep = view.confidence[:, : view.draft_length] >= self.h
+        # as float32, which recorded confidences are: a recorded 0.9 is not below 0.9
+        keep = view.confidence[:, : view.draft_length].astype(np.float32) >= np.float32(self.h)
         return np.logical_and.accumulate(keep, axis=1).sum(axis=1)

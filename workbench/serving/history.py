@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.serving.kernels import past_rows, record_rows
+from workbench.serving.state import NEVER
 
 
 class History:
@@ -17,15 +18,14 @@ class History:
     def __init__(self, depth: int, slots: int, block_size: int, lag: int):
         self.depth, self.lag = depth, max(lag, 1)
         self.step = 0  # number of the step being planned
-        self._stamp = np.full((depth, slots), -1, np.int64)  # step that wrote the row
-        self._survival = np.zeros((depth, slots, block_size))
-        self._verified = np.zeros((depth, slots), np.int64)
-        self._accepted = np.zeros((depth, slots), np.int64)
-        self._seconds = np.full(depth, np.nan)
+        self.stamp = np.full((depth, slots), NEVER, np.int64)  # step that wrote the row
+        self.survivals = np.zeros((depth, slots, block_size))
+        self.counts = np.zeros((2, depth, slots), np.int64)  # ℓ, and accepted drafts
+        self.seconds = np.full(depth, np.nan)
 
     def forget(self, slot: int) -> None:
         """Clear the slot's rows: a new request moves in."""
-        self._stamp[:, slot] = -1
+        self.stamp[:, slot] = NEVER
 
     def record(self, slots, survival, verified, accepted, seconds: float) -> None:
         """Close the current step: the rows [R] of its rounds, and its duration.
@@ -36,10 +36,10 @@ class History:
             place = self.step % self.depth
             if survival is not None:
                 record_rows(
-                    self._stamp[place], self._survival[place], self._verified[place],
-                    self._accepted[place], slots, self.step, survival, verified, accepted,
+                    self.stamp[place], self.survivals[place], self.counts[0, place],
+                    self.counts[1, place], slots, self.step, survival, verified, accepted,
                 )  # fmt: skip
-            self._seconds[place] = seconds
+            self.seconds[place] = seconds
         self.step += 1
 
     def of(self, slots: np.ndarray) -> Rows:
@@ -65,14 +65,14 @@ class Rows:
         return (history.step - lag) % history.depth
 
     def _present(self, place: int, lag: int) -> np.ndarray:
-        return self._history._stamp[place, self._slots] == self._history.step - lag
+        return self._history.stamp[place, self._slots] == self._history.step - lag
 
     def survival(self, lag: int, missing: float = 1.0) -> np.ndarray:
         """Survivals [R, γ]; rows without a round in that step are ``missing`` throughout."""
         history, place = self._history, self._place(lag)
-        rows = np.empty((len(self._slots), history._survival.shape[2]))
+        rows = np.empty((len(self._slots), history.survivals.shape[2]))
         past_rows(
-            history._stamp[place], history._survival[place], self._slots, history.step - lag,
+            history.stamp[place], history.survivals[place], self._slots, history.step - lag,
             missing, rows,
         )  # fmt: skip
         return rows
@@ -80,15 +80,15 @@ class Rows:
     def verified(self, lag: int) -> np.ndarray:
         """ℓ [R], −1 where the request had no round."""
         place = self._place(lag)
-        return np.where(self._present(place, lag), self._history._verified[place, self._slots], -1)
+        return np.where(self._present(place, lag), self._history.counts[0, place, self._slots], -1)
 
     def accepted(self, lag: int) -> np.ndarray:
         """Accepted drafts [R], −1 where the request had no round."""
         place = self._place(lag)
-        return np.where(self._present(place, lag), self._history._accepted[place, self._slots], -1)
+        return np.where(self._present(place, lag), self._history.counts[1, place, self._slots], -1)
 
     def step_seconds(self, lag: int) -> float:
         """Seconds of that step, NaN before the first."""
         place = self._place(lag)
         history = self._history
-        return float(history._seconds[place]) if history.step >= lag else float("nan")
+        return float(history.seconds[place]) if history.step >= lag else float("nan")

@@ -15,6 +15,7 @@ from workbench.serving.state import (
     INNER_KEPT,
     INNER_ROUNDS,
     INNER_VERIFIED,
+    PADDED_TOKENS,
     PREFILL_TOKENS,
     REJECTED,
     ROUNDS,
@@ -207,12 +208,11 @@ def commit_chunks(
 
 
 @njit
-def count_step(counters, requests, verified_total, prefill_tokens):
-    """Batch tokens of the step; counts it. ``padded_tokens`` is the caller's, who knows graphs."""
-    batch = requests + verified_total + prefill_tokens
+def count_step(counters, batch, padded):
+    """Count a step of ``batch`` tokens that was padded to ``padded``."""
     counters[STEPS] += 1
     counters[BATCH_TOKENS] += batch
-    return batch
+    counters[PADDED_TOKENS] += padded
 
 
 @njit

@@ -34,9 +34,9 @@ class Recorder:
 
     def __post_init__(self):
         requests = len(self.output)
-        self.issued = np.full(requests, np.nan)  # s, when the user sent the request
-        self.first = np.full(requests, np.nan)  # s, first output token
-        self.last = np.full(requests, np.nan)  # s, last output token
+        # s: when the user sent the request, its first output token, its last
+        self.times = np.full((3, requests), np.nan)
+        self.issued, self.first, self.last = self.times
         self.replica = np.zeros(requests, np.int16)  # where it was served
 
     def counters(self) -> np.ndarray:

@@ -26,6 +26,7 @@ class Options:
     uniform_width: bool = False  # the padded verifier runs all drafts, whatever is trimmed
     align: bool = False  # fill the padded graph with the next most likely drafts
     record_steps: bool = False  # keep every step, for a timeline
+    compiled: bool = True  # False: step by step in Python, for comparison
 
     def __post_init__(self):
         if self.token_budget < self.max_running:

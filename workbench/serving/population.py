@@ -127,14 +127,21 @@ def build_population(traces: Sequence[Trace], rng: np.random.Generator) -> Popul
         output=joined("output_tokens", np.int64),
         arrival_s=joined("arrival_s"),
         row_start=np.concatenate(starts),
-        accepted=joined("accepted"),
-        confidence=None if dense[0].confidence is None else joined("confidence"),
+        accepted=_frozen(joined("accepted")),
+        confidence=None if dense[0].confidence is None else _frozen(joined("confidence")),
         drawn=np.concatenate(drawn) if any(mask.any() for mask in drawn) else None,
         domain=domain,
         domain_names=tuple(domain_names.tolist()),
         session=np.array([keys.get(key, -1) for key in sessions]) if keys else None,
         cached=cached if cached.any() else None,
     )
+
+
+def _frozen(values: np.ndarray) -> np.ndarray:
+    """Read-only and contiguous, always: compiled functions are made per kind of array."""
+    values = np.ascontiguousarray(values)
+    values.setflags(write=False)
+    return values
 
 
 def request_order(

@@ -1,7 +1,7 @@
 """One model replica: continuous batching over array state, one step at a time.
 
-A step is ``plan`` (admit, draft, schedule, price) and, its seconds later, ``commit`` (advance).
-The compiled inside is in ``serving.kernels``; nothing here knows of the simulated clock.
+A step is ``plan`` (admit, draft, schedule, price) and, its seconds later, ``commit``. Where nothing
+outside can intervene, ``serving.loop`` runs many of them at once. Nothing here knows of SimPy.
 """
 
 from __future__ import annotations
@@ -14,17 +14,32 @@ from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost, TruthBelief
 from workbench.schedulers import Outcomes, Scheduler, View, checked, checked_draft_length
 from workbench.serving import kernels
+from workbench.serving.fast import FastPath, supported
 from workbench.serving.history import History
 from workbench.serving.kv import KVCache
+from workbench.serving.loop import BY_HAND, FINISHED_SOME, IDLE, WAIT
 from workbench.serving.metrics import Recorder
 from workbench.serving.options import Options
 from workbench.serving.population import Population
 from workbench.serving.queueing import WaitingQueue
-from workbench.serving.state import PADDED_TOKENS, PREEMPTIONS, new_slots
+from workbench.serving.state import (
+    BEFORE,
+    CHUNK,
+    DECODING,
+    FINISHED,
+    FREE,
+    KEPT,
+    LISTS,
+    OUTCOME,
+    PREEMPTIONS,
+    PREFILLING,
+    new_slots,
+)
 from workbench.serving.workload import Workload
 
 _NONE_DRAWN = np.zeros(0, bool)
 _NO_ROWS = np.zeros(1, np.uint8)
+_NO_ROWS.setflags(write=False)
 
 
 @dataclass(slots=True)
@@ -51,6 +66,7 @@ class Replica:
         options: Options,
         recorder: Recorder,
         seed: int = 0,
+        closed_loop: bool = True,
     ):
         self.workload, self.population = workload, population
         self.cost, self.belief, self.scheduler = cost, belief, scheduler
@@ -74,11 +90,11 @@ class Replica:
         slots = options.max_running
         self.waiting = WaitingQueue(workload.order_key(options.queue))
         self.slots = new_slots(slots)
-        self.free = list(range(slots))[::-1]
-        self.decoding = np.zeros(slots, np.int64)  # slots
-        self.decoding_count = 0
-        self.prefilling = np.zeros(slots, np.int64)  # slots, in order of admission
-        self.prefilling_count = 0
+        self.lists = np.zeros((len(LISTS), slots), np.int64)
+        self.decoding, self.prefilling = self.lists[DECODING], self.lists[PREFILLING]
+        self.decoding_count = self.prefilling_count = 0
+        self.lists[FREE] = np.arange(slots)[::-1]
+        self.free_count = slots
         self.admissions = 0
         self.parked: dict[int, Parked] = {}  # by serial number
         self.outstanding_tokens = 0  # asked and not done, for routers
@@ -86,17 +102,18 @@ class Replica:
             max(scheduler.history, scheduler.lag), slots, self.gamma, scheduler.lag
         )
         self.steps: list[tuple] = []  # if options.record_steps
+        self.finished: list[int] = []  # serial numbers, when ``advance`` says FINISHED_SOME
+        self.completed = 0  # requests that the last ``advance`` finished
         # the planned step, from plan to commit
-        self._chunk = np.zeros(slots, np.int64)
-        self._before = np.zeros(slots, np.int64)
-        self._outcome = np.zeros(slots, np.int64)
-        self._kept = np.zeros(slots, np.int64)
-        self._finished = np.zeros(slots, np.int64)
+        self._chunk, self._before = self.lists[CHUNK], self.lists[BEFORE]
+        self._outcome, self._kept = self.lists[OUTCOME], self.lists[KEPT]
         self._uniform = np.full(slots, scheduler.uniform or 0)
         self._requests = self._chunks = self._drafts = self._admitted = self._batch = 0
         self._seconds = 0.0
+        self._planned = False
         self._lengths = self._uniform
         self._survival: np.ndarray | None = None
+        self._fast = FastPath(self, closed_loop) if supported(self) else None
 
     def _check_room(self) -> None:
         if self.kv.capacity is None:
@@ -126,12 +143,35 @@ class Replica:
         self.waiting.push(serial)
         self.outstanding_tokens += int(self.workload.prompt[serial] + self.workload.output[serial])
 
+    def advance(self, now: float, until: float) -> tuple[int, float]:
+        """Go on from ``now``: IDLE; WAIT until a time at which to come back; FINISHED_SOME at one.
+
+        Runs as many steps as end by ``until``, before which nothing outside may happen. A step
+        that was planned by the last call ends now. ``completed`` counts the requests it finished.
+        """
+        self.completed = 0
+        if self._planned:
+            self._planned = False
+            self.finished = self.commit(now)
+            self.completed = len(self.finished)
+            if self.finished:
+                return FINISHED_SOME, now
+        if self._fast is not None and (self._fast.pending or not self.waiting.front):
+            status, time = self._fast.advance(now, until)
+            if status != BY_HAND:
+                return status, time
+            now = time
+        if not self.busy:
+            return IDLE, now
+        self._planned = True
+        return WAIT, now + self.plan(now)
+
     # Admission and preemption --------------------------------------------------------------------
 
     def _admit(self) -> None:
         """Seat waiting requests while a slot and KV blocks for the whole prompt are free."""
         self._admitted = 0
-        while self.free and len(self.waiting):
+        while self.free_count and len(self.waiting):
             if not self._seat(self.waiting.peek()):
                 break
             self.waiting.pop()
@@ -144,8 +184,8 @@ class Replica:
             segment = int(workload.segment_start[serial])
             row, end = 0, 0
             if segment < workload.segment_start[serial + 1]:
-                row = workload.segment_first[segment]
-                end = row + workload.segment_rows[segment]
+                row = workload.segments[0, segment]
+                end = row + workload.segments[1, segment]
             prompt, left = int(workload.prompt[serial]), workload.output[serial]
         else:
             prompt, left = parked.prompt, parked.left
@@ -159,7 +199,8 @@ class Replica:
             if parked is not None:
                 self.parked[serial] = parked
             return False
-        index = self.free.pop()
+        self.free_count -= 1
+        index = int(self.lists[FREE, self.free_count])
         self.admissions += 1
         self.slots[index] = (
             serial, self.admissions, prompt, restored, left, row, end, segment, blocks, restored,
@@ -207,7 +248,7 @@ class Replica:
         )
         self.kv.give(int(slot["blocks"]))
         slots["left"][index] = 0
-        self.free.append(index)
+        self._free(index)
         line, count = (
             (self.decoding, self.decoding_count)
             if decodes
@@ -254,12 +295,11 @@ class Replica:
                 self.slots, self.decoding, requests, self._accepted,
                 self.options.undrafted_loss, self.seed, self._outcome,
             )  # fmt: skip
-        batch = kernels.count_step(self.counters, requests, verified, prefill)
+        batch = requests + verified + prefill
         if self.options.uniform_width:
             batch += self._drafts * requests - verified
-        self._batch = batch
-        padded = self.cost.padded(batch)
-        self.counters[PADDED_TOKENS] += padded
+        self._batch, self._used = batch, requests + verified + prefill
+        self._padded = self.cost.padded(batch)
         self._seconds = self.cost.step_seconds(
             requests=requests,
             batch_tokens=batch,
@@ -273,7 +313,7 @@ class Replica:
         )
         if self.options.record_steps:
             self.steps.append(
-                (now, self._seconds, requests, prefill, verified, batch, padded,
+                (now, self._seconds, requests, prefill, verified, batch, self._padded,
                  len(self.waiting), self._drafts)
             )  # fmt: skip
         return self._seconds
@@ -385,9 +425,10 @@ class Replica:
         if requests:
             alive, ended = kernels.commit_rounds(
                 self.slots, self.decoding, requests, self._drafts, self._lengths, self._outcome,
-                self._drawn, workload.segment_first, workload.segment_rows,
-                workload.segment_start[1:], self._kept, self.counters, self._finished,
+                self._drawn, workload.segments[0], workload.segments[1],
+                workload.segment_start[1:], self._kept, self.counters, self.lists[FINISHED],
             )  # fmt: skip
+        kernels.count_step(self.counters, self._used, self._padded)
         if self._metered:
             self.recorder.joules += self.cost.gpus * self._seconds * self.cost.watts(self._batch)
         self.history.record(decoding, self._survival, self._lengths, self._kept, self._seconds)
@@ -395,8 +436,8 @@ class Replica:
             self.prefilling_count, alive, ended = kernels.commit_chunks(
                 self.slots, self.prefilling, self.prefilling_count, self._chunks, self._chunk,
                 self.decoding, alive, now, self.recorder.first, self.counters,
-                workload.segment_first, workload.segment_rows, workload.segment_start[1:],
-                self._finished, ended,
+                workload.segments[0], workload.segments[1], workload.segment_start[1:],
+                self.lists[FINISHED], ended,
             )  # fmt: skip
         self.decoding_count = alive
         return self._release(now, ended) if ended else []
@@ -404,7 +445,7 @@ class Replica:
     def _release(self, now: float, ended: int) -> list[int]:
         """Free the slots and blocks of the requests that finished; their serial numbers."""
         serials = []
-        for index in self._finished[:ended].tolist():
+        for index in self.lists[FINISHED, :ended].tolist():
             slot = self.slots[index]
             serial = int(slot["serial"])
             serials.append(serial)
@@ -413,5 +454,9 @@ class Replica:
             self.outstanding_tokens -= prompt + output
             session = self.workload.session_of(serial) if self.options.prefix_caching else -1
             self.kv.give(int(slot["blocks"]), session, prompt + output)
-            self.free.append(index)
+            self._free(index)
         return serials
+
+    def _free(self, index: int) -> None:
+        self.lists[FREE, self.free_count] = index
+        self.free_count += 1

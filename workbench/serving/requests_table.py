@@ -19,7 +19,7 @@ def request_columns(run: Run) -> dict[str, np.ndarray | list]:
     ``in_window`` says which requests the reported speed, TTFT and TPOT are made of.
     """
     recorder, workload, load = run.recorder, run.workload, run.load.label()
-    start, stop, _ = recorder.window(run.env.now)
+    start, stop, _ = recorder.window(run.end)
     count = len(workload)
     span = recorder.last - recorder.first
     with np.errstate(divide="ignore", invalid="ignore"):

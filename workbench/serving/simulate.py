@@ -5,6 +5,7 @@ SimPy holds one process for the arrivals and one per replica; a step is one even
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,6 +16,7 @@ from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost, TruthBelief
 from workbench.schedulers import Scheduler, lossless
 from workbench.serving.load import Load
+from workbench.serving.loop import FINISHED_SOME
 from workbench.serving.metrics import Recorder, named, summarise
 from workbench.serving.options import Options
 from workbench.serving.population import Population
@@ -63,10 +65,13 @@ class Run:
                 options or Options(),
                 self.recorder,
                 seed,
+                closed_loop=load.concurrency is not None,
             )
             for scheduler in schedulers
         ]
         self.wakes = [self.env.event() for _ in self.replicas]
+        self.next_due = 0.0  # when the next request arrives, open loop
+        self.end = 0.0  # the last moment that was simulated
         self.route = make_router(router, self.replicas)
         # arrivals first: what arrives at the instant a replica starts joins its first step
         self.env.process(self._closed() if load.concurrency else self._open())
@@ -90,8 +95,8 @@ class Run:
 
     # Arrivals ------------------------------------------------------------------------------------
 
-    def _issue(self, user: int = 0) -> None:
-        recorder, now = self.recorder, self.env.now
+    def _issue(self, now: float, user: int = 0) -> None:
+        recorder = self.recorder
         serial = recorder.issued_count
         recorder.issued_count += 1
         self.user_of[serial] = user
@@ -102,13 +107,13 @@ class Run:
             recorder.replica[serial] = index
         self.replicas[index].enqueue(serial)
         if not self.wakes[index].triggered:
-            self.wakes[index].succeed()
+            self.wakes[index].succeed(now)
 
-    def _issue_next(self, user: int) -> None:
+    def _issue_next(self, now: float, user: int) -> None:
         if self.recorder.issued_count < len(self.workload):
-            self._issue(user)
+            self._issue(now, user)
             if self.recorder.issued_count == len(self.workload):
-                self.recorder.close(self.env.now)
+                self.recorder.close(now)
 
     def _closed(self) -> Iterator[simpy.Event]:
         users = min(self.load.concurrency, len(self.workload))
@@ -116,7 +121,7 @@ class Run:
         for user in range(users):
             if user and gap:
                 yield self.env.timeout(gap)
-            self._issue_next(user)
+            self._issue_next(self.env.now, user)
         yield self.env.timeout(0)
 
     def _stagger_seconds(self, users: int) -> float:
@@ -135,39 +140,46 @@ class Run:
         count = len(self.workload)
         first, last = count // 10, count - 1 - count // 10
         for serial, due in enumerate(self.workload.due):
-            due = float(due)
-            if due > self.env.now:
-                yield self.env.timeout(due - self.env.now)
-            self._issue()
+            self.next_due = float(due)
+            if self.next_due > self.env.now:
+                yield self.env.timeout(self.next_due - self.env.now)
+            self._issue(self.next_due)
             if serial == first:
-                self.recorder.open(self.env.now)
+                self.recorder.open(self.next_due)
             if serial == last:
-                self.recorder.close(self.env.now)
+                self.recorder.close(self.next_due)
+        self.next_due = math.inf
         yield self.env.timeout(0)
 
     # Service -------------------------------------------------------------------------------------
 
     def _serve(self, index: int) -> Iterator[simpy.Event]:
-        replica, env = self.replicas[index], self.env
+        replica, env, closed = self.replicas[index], self.env, bool(self.load.concurrency)
+        now = env.now
         while True:
             if not replica.busy:
                 self.wakes[index] = env.event()
-                yield self.wakes[index]
-            yield env.timeout(replica.plan(env.now))
-            for serial in replica.commit(env.now):
-                self._finished(serial, env.now)
+                now = yield self.wakes[index]
+            # until then nothing reaches this replica: arrivals, or whatever comes next
+            status, now = replica.advance(now, env.peek() if closed else self.next_due)
+            self.recorder.completed_count += replica.completed
+            self.end = max(self.end, now)
+            if self.on_progress and replica.completed:
+                self.on_progress(replica.completed)
+            if now > env.now:
+                yield env.timeout(now - env.now)
+            if status == FINISHED_SOME and closed:
+                for serial in replica.finished:
+                    self._finished(serial, now)
 
     def _finished(self, serial: int, now: float) -> None:
-        self.recorder.completed_count += 1
-        if self.on_progress:
-            self.on_progress(1)
-        if self.load.concurrency:
-            user = int(self.user_of[serial])
-            if len(self.served_users) < self.load.concurrency:
-                self.served_users.add(user)
-                if len(self.served_users) == self.load.concurrency:
-                    self.recorder.open(now)
-            self._issue_next(user)
+        """The user whose request ended sends the next one."""
+        user = int(self.user_of[serial])
+        if len(self.served_users) < self.load.concurrency:
+            self.served_users.add(user)
+            if len(self.served_users) == self.load.concurrency:
+                self.recorder.open(now)
+        self._issue_next(now, user)
 
     # Result --------------------------------------------------------------------------------------
 
@@ -183,7 +195,7 @@ class Run:
         """The run's entry in ``workbench.result/1`` (design §7), of what was simulated so far."""
         scheduler, population, recorder = self.scheduler, self.population, self.recorder
         gpus = self.cost.gpus * len(self.replicas)
-        figures = summarise(recorder, gpus, self.env.now, slo=slo, gpu_hour_usd=gpu_hour_usd)
+        figures = summarise(recorder, gpus, self.end, slo=slo, gpu_hour_usd=gpu_hour_usd)
         # plain decoding reads no recorded row
         exact = scheduler.uniform == 0 or (
             scheduler.exact_replay and self.workload.whole and population.dense
@@ -213,7 +225,7 @@ class Run:
         None if the half is shorter than three times a request is served: it is still filling up.
         """
         recorder = self.recorder
-        start, stop, steady = recorder.window(self.env.now)
+        start, stop, steady = recorder.window(self.end)
         middle = (start.time + stop.time) / 2
         served = recorder.last - recorder.first
         if not steady or stop.time - middle < 3 * np.nanmean(served):
@@ -227,7 +239,7 @@ class Run:
         return grown > arrived / 20 + 3 * arrived**0.5
 
     def _per_replica(self) -> list[dict]:
-        recorder, seconds = self.recorder, self.env.now
+        recorder, seconds = self.recorder, self.end
         entries = []
         for index, replica in enumerate(self.replicas):
             counted = named(replica.counters)

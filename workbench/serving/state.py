@@ -1,4 +1,4 @@
-"""Array state of a replica: one record per slot, and what a step is counted in."""
+"""Array state of a replica: one record per slot, the registers beside them, and the counters."""
 
 from __future__ import annotations
 
@@ -31,6 +31,22 @@ def new_slots(count: int) -> np.ndarray:
     slots = np.zeros(count, SLOT)
     return slots.view(np.recarray) if why_slow() else slots
 
+
+NEVER = -(1 << 62)  # stamp of a row that no step wrote: before any step that is looked back at
+
+# Rows of a replica's int64 array [len(LISTS), S]: slots, or one number per slot of a step.
+LISTS = (
+    "decoding",  # slots, in the order in which they began to decode
+    "prefilling",  # slots, in order of admission
+    "free",  # slots, a stack
+    "chunk",  # prompt tokens of the planned step, per prefilling request
+    "before",  # tokens ahead of each chunk
+    "outcome",  # drafts that verification would accept, per decoding request
+    "kept",  # drafts accepted
+    "lengths",  # ℓ
+    "finished",  # slots, then serial numbers, of the requests that the last step finished
+)
+DECODING, PREFILLING, FREE, CHUNK, BEFORE, OUTCOME, KEPT, LENGTHS, FINISHED = range(len(LISTS))
 
 # Running sums of a replica, indices into an int64 array.
 COUNTERS = (

@@ -16,14 +16,12 @@ class Workload:
     """N requests in order of issue.
 
     Request j replays the recorded rows of its segments ``segment_start[j]:segment_start[j + 1]``
-    one after another: segment s is ``segment_rows[s]`` rows from row ``segment_first[s]`` on.
+    one after another: segment s is ``segments[1, s]`` rows from row ``segments[0, s]`` on.
     """
 
-    prompt: np.ndarray  # int64 [N] prompt tokens
-    output: np.ndarray  # int64 [N] output tokens
+    lengths: np.ndarray  # int64 [2, N]: prompt tokens, output tokens
     segment_start: np.ndarray  # int64 [N + 1]
-    segment_first: np.ndarray  # int64 [segments]
-    segment_rows: np.ndarray  # int64 [segments]
+    segments: np.ndarray  # int64 [2, segments]: first row, number of rows
     due: np.ndarray | None = None  # float64 [N] seconds, non-decreasing; None: a closed loop
     source: np.ndarray | None = None  # int64 [N] index into the population; None without a trace
     session: np.ndarray | None = None  # int64 [N] prefix-cache key, −1 for none
@@ -33,7 +31,17 @@ class Workload:
     notes: tuple[str, ...] = ()  # what was cut, continued or assumed
 
     def __len__(self) -> int:
-        return len(self.output)
+        return self.lengths.shape[1]
+
+    @property
+    def prompt(self) -> np.ndarray:
+        """Prompt tokens, int64 [N]."""
+        return self.lengths[0]
+
+    @property
+    def output(self) -> np.ndarray:
+        """Output tokens, int64 [N], the one that prefill produces included."""
+        return self.lengths[1]
 
     def session_of(self, serial: int) -> int:
         """The request's prefix-cache key, −1 if it has none."""
@@ -62,11 +70,9 @@ def from_recordings(
     """Requests that are replayed as they were recorded, in the given order [N]."""
     output = population.output[order]
     return Workload(
-        prompt=population.prompt[order],
-        output=output,
+        lengths=np.array([population.prompt[order], output]),
         segment_start=np.arange(len(order) + 1),
-        segment_first=population.row_start[order],
-        segment_rows=output - 1,
+        segments=np.array([population.row_start[order], output - 1]),
         due=due,
         source=order,
         session=_taken(population.session, order),
@@ -98,11 +104,9 @@ def from_arrivals(
         first = population.row_start[fitted.recorded] + fitted.first_row
         whole, notes = False, (fitted.describe(),)
     return Workload(
-        prompt=prompt,
-        output=output,
+        lengths=np.array([prompt, output]),
         segment_start=start,
-        segment_first=first,
-        segment_rows=rows,
+        segments=np.array([first, rows]),
         due=due,
         source=order,
         session=arrivals.session,
