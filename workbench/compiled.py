@@ -6,6 +6,7 @@ The plain form gives the same results, tens of times slower; ``why_slow`` says s
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,16 @@ except ImportError as error:  # a Python or platform without numba's wheels
     numba = None
     _MISSING = str(error)
 
+# Files with compiled functions, and with the constants that they fold in.
+SOURCES = (
+    "compiled.py",
+    "profiles/interpolate.py",
+    "schedulers/admission.py",
+    "serving/kernels.py",
+    "serving/loop.py",
+    "serving/state.py",
+)
+
 
 def njit(function: Callable) -> Callable:
     """Compile ``function`` on first use and keep the machine code on disk for the next process."""
@@ -26,8 +37,9 @@ def njit(function: Callable) -> Callable:
     if not numba.config.DISABLE_JIT:
         for index in _indexes(dispatcher):
             # numba looks at this function's file alone, not at the functions that it calls
-            if index.stat().st_mtime < _newest_source():
-                index.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another process may do the same
+                if index.stat().st_mtime < _newest_source():
+                    index.unlink()
     return dispatcher
 
 
@@ -40,8 +52,9 @@ def _indexes(dispatcher) -> list[Path]:
 
 @cache
 def _newest_source() -> float:
-    """Time of the last change to any file that compiled functions may come from."""
-    return max(path.stat().st_mtime for path in Path(__file__).parent.rglob("*.py"))
+    """Time of the last change to any file that compiled functions are made of."""
+    here = Path(__file__).parent
+    return max((here / name).stat().st_mtime for name in SOURCES)
 
 
 def why_slow() -> str | None:

@@ -209,7 +209,6 @@ def test_truncated_gzip(tmp_path):
         ),
         (["--trace", "chat.jsonl:-1"], ["chat.jsonl:-1", "weight"]),
         (["--trace", "chat.jsonl:1", "--trace", "code.jsonl"], ["--trace", "weight"]),
-        (["--trace", "chat.jsonl", "--token-budget", "10"], ["--token-budget", "10"]),
         (["--trace", "chat.jsonl", "--stagger", "--rate", "1"], ["--stagger"]),
         (["--trace", "chat.jsonl", "--planner-table", "nowhere.json"], ["nowhere.json"]),
         (["--trace", "chat.jsonl", "--planner-lookup", "floor"], ["--planner-lookup"]),

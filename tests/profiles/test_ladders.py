@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.profiles.samples import profile
+from tests.support import write_profile
 from workbench.errors import InputError
-from workbench.profiles import StepCost, ladder, with_graph_sizes
+from workbench.profiles import StepCost, ladder, read_profile, with_graph_sizes
 
 # Ladders ------------------------------------------------------------------------------------------
 
@@ -146,3 +147,15 @@ def test_the_profile_given_is_left_alone():
     given_profile = profile(MEASURED)
     with_graph_sizes(given_profile, [2])
     assert given_profile.graphs.batch_tokens == [1, 8, 64]
+
+
+@pytest.mark.parametrize("limit", [20, 32, 40])
+def test_past_a_higher_limit_the_eager_curve_goes_on(tmp_path, limit):
+    measured = read_profile(str(write_profile(
+        tmp_path / "p.json", [1, 16], [1.0, 2.0],
+        graphs={"batch_tokens": [1, 16],
+                "beyond": {"batch_tokens": [17, 32], "seconds": [10.0, 25.0]}},
+    )))  # fmt: skip
+    old, new = StepCost(measured), StepCost(with_graph_sizes(measured, [1, limit]))
+    for tokens in range(limit + 1, 90):
+        assert new.verify_seconds(tokens) == pytest.approx(old.verify_seconds(tokens))

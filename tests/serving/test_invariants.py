@@ -126,7 +126,7 @@ def test_every_request_gets_exactly_its_tokens(
     prefilled = counters["prefill_tokens"]
     assert counters["batch_tokens"] == counters["rounds"] + counters["verified"] + prefilled
     prompts = population.prompt[run.workload.source].sum()
-    assert prefilled == prompts if not counters["preemptions"] else prefilled > prompts
+    assert prefilled == prompts if not counters["preemptions"] else prefilled >= prompts
     assert counters["padded_tokens"] >= counters["batch_tokens"]
     if spare_blocks is None:
         assert counters["preemptions"] == 0

@@ -336,3 +336,14 @@ def test_the_loss_fades_as_the_context_grows():
     _, long = serve(come, "static:3", **options)
     _, short = serve(arrivals([(11, 30)], cached=[10]), "static:3", **options)
     assert 1 <= short["accepted_length"] < 3.5 < 3.9 < long["accepted_length"] < 4
+
+
+@pytest.mark.parametrize("kv", [None, 100_000])
+def test_a_session_leaves_all_that_was_computed(kv):
+    come = arrivals([(10, 101), (130, 1)], at=[0, 500], session=[0, 0])
+    assert serve(come, kv_tokens=kv, prefix_caching=True)[1]["cached_tokens"] == 96
+
+
+def test_the_last_token_is_never_computed_and_never_cached():
+    come = arrivals([(10, 6), (120, 1)], at=[0, 500], session=[0, 0])  # 15 tokens, blocks of 16
+    assert serve(come, kv_tokens=9600, prefix_caching=True)[1]["cached_tokens"] == 0

@@ -175,3 +175,21 @@ def test_lag_and_assumption_through_the_command_line(tmp_path):
             "--scheduler", "topk", "--lag", lag, "--new-survival", 0,
         )  # fmt: skip
         assert run["verification_budget"] == pytest.approx(1 + GAMMA * (12 - lag) / 12)
+
+
+def test_successors_are_admitted_later_where_the_engine_plans_ahead():
+    # two users; the first one's requests end while the other's goes on
+    come = arrivals([(1, 3), (1, 9), (1, 3), (1, 3)])
+    issued_to_first = []
+    for lag in (0, 1):
+        price = cost(host={"admission_lag_steps": lag})
+        run, _ = serve(come, load=Load(concurrency=2), price=price)
+        issued_to_first.append((run.recorder.first - run.recorder.issued)[2])
+    assert issued_to_first == [1, 2]  # steps of one second
+
+
+def test_a_successor_waits_for_no_step_where_none_is_under_way():
+    come = arrivals([(1, 3)] * 3)
+    for lag in (0, 1):
+        price = cost(host={"admission_lag_steps": lag})
+        assert serve(come, load=Load(concurrency=1), price=price)[1]["simulated_s"] == 9

@@ -210,9 +210,12 @@ def test_drafts_shrink_until_the_running_requests_fit_the_budget():
     assert result["steps"] == 1 + 8 / 2
 
 
-def test_a_budget_below_max_running_is_refused():
-    with pytest.raises(InputError, match="smaller than the 9 requests"):
-        Options(max_running=9, token_budget=8)
+def test_a_budget_below_max_running_limits_what_runs():
+    assert Options(max_running=9, token_budget=8).slots == 8
+    assert Options(max_running=7, token_budget=8).slots == 7
+
+
+def test_an_unknown_queue_is_refused():
     with pytest.raises(InputError, match="fcfs, priority, shortest"):
         Options(queue="lifo")
 

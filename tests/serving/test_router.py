@@ -202,3 +202,14 @@ def test_a_router_needs_something_to_choose_from():
         "simulate", "--trace", "chat.jsonl", "--router", "session", "--concurrency", 1
     )
     assert code == 2 and out == "" and "--router" in err and "--replicas" in err
+
+
+@pytest.mark.parametrize("at", [[0, 2.0], [0, 1.5, 2.0]])
+def test_what_arrives_at_the_instant_of_a_step_joins_it(at):
+    run, _ = serve(arrivals([(1, 9)] * len(at), at=at))  # steps of one second
+    assert run.recorder.first[-1] == 3
+
+
+def test_what_completes_elsewhere_at_the_instant_of_a_step_sends_requests_that_join_it():
+    run, _ = serve(arrivals([(1, 4)] * 12), load=Load(concurrency=4), replicas=2)
+    assert (run.recorder.first - run.recorder.issued == 1).all()

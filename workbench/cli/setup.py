@@ -24,7 +24,7 @@ from workbench.profiles import (
 )
 from workbench.profiles.profile import Host
 from workbench.report.comparison import load_name
-from workbench.schedulers import create, default_schedulers
+from workbench.schedulers import Scheduler, create, default_schedulers
 from workbench.serving import Arm, Demand, Load, Options, build_population, stream
 from workbench.traces import Trace, read_trace
 
@@ -43,6 +43,12 @@ class Setup:
         pairs = [weighted(spec) for spec in given["traces"]]
         self.names = [name for name, _ in pairs]
         self.traces: list[Trace] = [read_trace(name) for name in self.names]
+        if given["arrivals"] == "trace" and any(weight is not None for _, weight in pairs):
+            raise InputError(
+                "mixes by chance, and recorded arrivals are replayed as they are",
+                place="--trace FILE:WEIGHT",
+                mend="leave the weights out",
+            )
         self.weights = trace_weights([weight for _, weight in pairs]) if pairs else np.ones(0)
         self.arrivals = self._arrivals()
         self.loads = self._loads()
@@ -181,7 +187,7 @@ class Setup:
 
     def _belief(self):
         given = self.given
-        if given["planner_table"]:
+        if given["planner_table"] is not None:
             return read_planner_table(given["planner_table"], lookup=given["planner_lookup"])
         if given["planner_lookup"]:
             raise InputError(
@@ -249,25 +255,44 @@ class Setup:
             specs = [spec for spec in specs if not create(spec, self._gamma).needs_confidence]
         return specs
 
-    def _check_effect(self, schedulers) -> None:
-        """Refuse options that none of the schedulers would notice."""
+    def _check_effect(self, schedulers: list[Scheduler]) -> None:
+        """Refuse options that none of the schedulers, or no request, would notice."""
         given = self.given
-        for option, flag in (("lag", "--lag"), ("new_survival", "--new-survival")):
-            if given[option] is not None and not any(s.lag for s in schedulers):
-                raise InputError(
-                    "no scheduler here looks back", place=flag, mend="compare topk with it"
-                )
-        for option, flag in (("align_tier", "--align-tier"), ("planner_table", "--planner-table")):
-            if given[option] and all(s.uniform is not None for s in schedulers):
-                raise InputError(
-                    "no scheduler here chooses lengths",
-                    place=flag,
-                    mend="compare topk or greedy with it",
-                )
+        pipeline = given["pipeline"]
+        sync = [
+            pipeline == "sync" or (pipeline == "auto" and scheduler.synchronous)
+            for scheduler in schedulers
+        ]
+        chosen = [scheduler for scheduler in schedulers if scheduler.uniform is None]
+        looks_back = any(scheduler.lag for scheduler in schedulers)
+        drafts = any(scheduler.drafter for scheduler in schedulers)
+        prices = any(scheduler.prices for scheduler in schedulers)
+        for option, noticed, problem, mend in (
+            ("lag", looks_back, "no scheduler here looks back", "compare topk with it"),
+            ("new_survival", looks_back, "no scheduler here looks back", "compare topk with it"),
+            ("host_sync", any(sync), "no step here is synchronous", "add --pipeline sync"),
+            ("host_async", not all(sync), "no step here is overlapped", "add --pipeline async"),
+            ("planner_table", prices, "no scheduler here asks for costs", "compare topk with it"),
+            ("align_tier", chosen, "no scheduler here chooses lengths", "compare topk with it"),
+            ("uniform_width", chosen, "no scheduler here trims", "compare topk with it"),
+            ("undrafted_loss", drafts, "no scheduler here drafts", "compare topk with it"),
+        ):
+            if given[option] not in (None, False) and not noticed:
+                raise InputError(problem, place=f"--{option.replace('_', '-')}", mend=mend)
         if given["align_tier"] and self.cost.last_captured is None:
             raise InputError(
                 "the profile has no graphs to fill", place="--align-tier", mend="add --graph-sizes"
             )
+        if given["router"] == "session" and not self._sessions():
+            raise InputError(
+                "no request has a session", place="--router session", mend="choose another router"
+            )
+
+    def _sessions(self) -> bool:
+        arrivals, population = self.arrivals, self.population
+        if arrivals is not None and arrivals.output_tokens is not None:
+            return arrivals.session is not None
+        return population is not None and population.session is not None
 
     # What to say ---------------------------------------------------------------------------------
 

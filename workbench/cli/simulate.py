@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from workbench.cli.setup import Setup
-from workbench.cli.values import Numbers, Pairs
+from workbench.cli.values import Number, Numbers, Pairs
 from workbench.compiled import is_cold, why_slow
 from workbench.errors import InputError
 from workbench.files import atomic_write
@@ -22,8 +22,8 @@ from workbench.serving.options import QUEUES
 from workbench.serving.requests_table import request_columns, write_requests
 from workbench.serving.timeline import chrome_trace
 
-_positive = click.IntRange(min=1)
-_share = click.FloatRange(min=0, max=1)
+_positive = click.IntRange(min=1, max=1 << 24)
+_share = Number(min=0, max=1)
 
 
 @click.command("simulate", context_settings={"show_default": True, "max_content_width": 100})
@@ -48,12 +48,14 @@ _share = click.FloatRange(min=0, max=1)
     help="none, static:3, threshold:0.7, greedy, topk, …, file.py:Class.  [default: six]",
 )
 @click.option(
-    "--concurrency", type=Numbers(int), help="Users in a closed loop.  [default: 1,16,64,256]"
+    "--concurrency",
+    type=Numbers(int, most=1_000_000),
+    help="Users in a closed loop.  [default: 1,16,64,256]",
 )
 @click.option("--rate", type=Numbers(float), help="Random arrivals, requests per second.")
 @click.option(
     "--burstiness",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0.01, max=1000),
     metavar="CV",
     help="With --rate: gamma gaps of this coefficient of variation.  [default: Poisson]",
 )
@@ -69,19 +71,23 @@ _share = click.FloatRange(min=0, max=1)
 )
 @click.option(
     "--speedup",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=1.0,
     help="With --arrivals: play so many times faster.",
 )
 @click.option(
     "--from",
     "start",
-    type=float,
+    type=Number(),
     metavar="S",
     help="With --arrivals: from this second of the file on.",
 )
 @click.option(
-    "--to", "stop", type=float, metavar="S", help="With --arrivals: up to this second of the file."
+    "--to",
+    "stop",
+    type=Number(),
+    metavar="S",
+    help="With --arrivals: up to this second of the file.",
 )
 @click.option(
     "--requests",
@@ -89,10 +95,14 @@ _share = click.FloatRange(min=0, max=1)
     help="Requests to simulate.  [default: the trace or file, at least 8 per user]",
 )
 @click.option("--stagger", is_flag=True, help="Spread the users' starts over a first request.")
-@click.option("--max-running", type=_positive, default=256, help="Requests that run at once.")
+@click.option(
+    "--max-running", type=click.IntRange(1, 1 << 16), default=256, help="Requests that run at once."
+)
 @click.option("--token-budget", type=_positive, default=8192, help="Batch tokens of a step.")
 @click.option(
-    "--kv-tokens", type=_positive, help="KV cache capacity in tokens.  [default: the profile's]"
+    "--kv-tokens",
+    type=click.IntRange(1, 1 << 40),
+    help="KV cache capacity in tokens.  [default: the profile's]",
 )
 @click.option(
     "--prefill",
@@ -113,7 +123,7 @@ _share = click.FloatRange(min=0, max=1)
 )
 @click.option(
     "--undrafted-loss",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="With --prefix-caching: acceptance lost per share of the context restored.  [default: 0]",
 )
 @click.option(
@@ -130,13 +140,13 @@ _share = click.FloatRange(min=0, max=1)
 )
 @click.option(
     "--host-sync",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="S",
     help="Host seconds of a synchronous step.  [default: the profile's]",
 )
 @click.option(
     "--host-async",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="S",
     help="Host seconds of an overlapped step.  [default: the profile's]",
 )
@@ -153,7 +163,9 @@ _share = click.FloatRange(min=0, max=1)
 @click.option(
     "--align-tier", is_flag=True, help="Fill the padded graph with the next most likely drafts."
 )
-@click.option("--replicas", type=_positive, default=1, help="Replicas behind the router.")
+@click.option(
+    "--replicas", type=click.IntRange(1, 1024), default=1, help="Replicas behind the router."
+)
 @click.option(
     "--router",
     type=click.Choice(list(ROUTERS)),
@@ -174,10 +186,15 @@ _share = click.FloatRange(min=0, max=1)
 )
 @click.option(
     "--gpu-hour-usd",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="Price of a GPU's hour, for $ per million tokens.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all random streams.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**63 - 1),
+    default=0,
+    help="Seed of all random streams.",
+)
 @click.option("--json", "json_path", metavar="OUT", help="Write workbench.result/1; - is stdout.")
 @click.option("--requests-out", metavar="OUT", help="Write every request, .csv or .parquet.")
 @click.option(

@@ -13,8 +13,8 @@ from workbench.errors import InputError
 class Numbers(click.ParamType):
     """A comma-separated list of positive numbers, without repeats."""
 
-    def __init__(self, kind: type, count: int | None = None):
-        self.kind, self.count = kind, count
+    def __init__(self, kind: type, count: int | None = None, most: float = math.inf):
+        self.kind, self.count, self.most = kind, count, most
         self.name = "N[,N…]" if kind is int else "X[,X…]" if count is None else "X,X"
 
     def convert(self, value, param, ctx):
@@ -27,15 +27,29 @@ class Numbers(click.ParamType):
                 number = self.kind(part)
             except ValueError:
                 number = 0
-            if not (number > 0 and math.isfinite(number)):
+            if not (0 < number <= self.most and math.isfinite(number)):
                 word = "whole number" if self.kind is int else "number"
-                self.fail(f"'{part}' is not a positive {word}", param, ctx)
+                limit = f" up to {self.most:,}" if math.isfinite(self.most) else ""
+                self.fail(f"'{part}' is not a positive {word}{limit}", param, ctx)
             numbers.append(number)
         if self.count is not None:
             if len(numbers) != self.count:
                 self.fail(f"'{value}' is not {self.count} numbers", param, ctx)
             return tuple(numbers)
         return tuple(dict.fromkeys(numbers))
+
+
+class Number(click.FloatRange):
+    """A finite number in a range."""
+
+    name = "X"
+
+    def convert(self, value, param, ctx):
+        """Parse, refusing infinity and NaN."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
 
 
 class Pairs(click.ParamType):
@@ -63,6 +77,8 @@ class Pairs(click.ParamType):
                 self.fail(
                     f"'{part}' is not a key with a number, as in {key or 'key'}=0.5", param, ctx
                 )
+            if key in pairs:
+                self.fail(f"'{key}' is given twice", param, ctx)
             pairs[key] = number
         return pairs
 

@@ -6,7 +6,10 @@ import msgspec
 
 from workbench.errors import InputError
 from workbench.profiles.cost import StepCost
+from workbench.profiles.interpolate import Curve
 from workbench.profiles.profile import Beyond, Graphs, Profile
+
+LARGEST = 1 << 20  # captured batch tokens
 
 
 def ladder(text: str, drafts: int = 0) -> list[int]:
@@ -30,12 +33,13 @@ def ladder(text: str, drafts: int = 0) -> list[int]:
     sizes: set[int] = set()
     for part in text.split(","):
         try:
-            span, _, step = part.partition(":")
-            first, _, last = span.partition("-")
-            stop = int(last) if last else int(first)
-            sizes.update(range(int(first), stop + 1, int(step) if step else 1))
-            if int(first) < 1 or stop < int(first):
+            span, colon, step = part.partition(":")
+            first, dash, last = span.partition("-")
+            low, high = int(first), int(last if dash else first)
+            every = int(step) if colon else 1
+            if not (1 <= low <= high <= LARGEST and every >= 1 and (dash or not colon)):
                 raise ValueError(part)
+            sizes.update(range(low, high + 1, every))
         except ValueError:
             raise InputError(
                 f"'{part}' is neither a size nor a range of sizes",
@@ -57,29 +61,25 @@ def with_graph_sizes(profile: Profile, sizes: list[int]) -> Profile:
         return msgspec.structs.replace(profile, graphs=None)
     beyond = profile.graphs.beyond if profile.graphs else None
     if beyond is not None:
-        bare = StepCost(msgspec.structs.replace(profile, graphs=None))
-        known = [
-            (tokens, seconds)
-            for tokens, seconds in zip(beyond.batch_tokens, beyond.seconds, strict=True)
-            if tokens > sizes[-1]
-        ]
-        first = beyond.batch_tokens[0]
-        overhead = max(0.0, beyond.seconds[0] - bare.verify_seconds(first))
-        below = sorted({sizes[-1] + 1, *profile.verify.batch_tokens, first - 1})
-        lower = [
-            (tokens, bare.verify_seconds(tokens) + overhead)
-            for tokens in below
-            if sizes[-1] < tokens < first
-        ]
-        points = lower + known
-        beyond = (
-            Beyond(
-                batch_tokens=[tokens for tokens, _ in points],
-                seconds=[seconds for _, seconds in points],
-            )
-            if points
-            else None
-        )
+        beyond = _eager(profile, beyond, sizes[-1])
     requests = profile.graphs.requests if profile.graphs else None
     graphs = Graphs(batch_tokens=sizes, beyond=beyond, requests=requests)
     return msgspec.structs.replace(profile, graphs=graphs)
+
+
+def _eager(profile: Profile, beyond: Beyond, limit: int) -> Beyond:
+    """The eager curve from just past ``limit`` tokens on."""
+    bare = StepCost(msgspec.structs.replace(profile, graphs=None))
+    curve = Curve(beyond.batch_tokens, beyond.seconds)
+    first = beyond.batch_tokens[0]
+    overhead = max(0.0, beyond.seconds[0] - bare.verify_seconds(first))
+    points = {limit + 1, 2 * limit + 2, *beyond.batch_tokens, first - 1}
+    points |= {tokens for tokens in profile.verify.batch_tokens if tokens < first}
+    tokens = sorted(point for point in points if point > limit)
+    return Beyond(
+        batch_tokens=tokens,
+        seconds=[
+            curve.at(count) if count >= first else bare.verify_seconds(count) + overhead
+            for count in tokens
+        ],
+    )

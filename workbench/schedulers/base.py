@@ -97,6 +97,7 @@ class Scheduler:
     needs_confidence: bool = True
     synchronous: bool = True  # needs this step's confidences on the host before verification
     uniform: int | None = None  # verifies this many drafts of every request, always: is never asked
+    prices: bool = True  # asks what steps cost
     drafter: bool = True  # whether a drafter is loaded at all
     lag: int = 0  # how many steps back its view of the past begins; 0: it looks at none
     new_survival: float = 1.0  # assumed of a request that has no row in the past it looks at

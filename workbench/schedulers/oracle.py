@@ -15,6 +15,7 @@ class Oracle(Scheduler):
     both bias the output, since only accepted tokens are ever verified.
     """
 
+    prices = False
     reads = "outcomes"
     needs_confidence = False
     synchronous = False

@@ -11,6 +11,7 @@ from workbench.schedulers.base import Scheduler, View
 class Static(Scheduler):
     """``static:k``: draft and verify k tokens of every request."""
 
+    prices = False
     reads = "nothing"
     exact_replay = True
     needs_confidence = False

@@ -11,6 +11,7 @@ from workbench.schedulers.base import Scheduler, View
 class Threshold(Scheduler):
     """``threshold:h``: verify the drafts before the first confidence below h."""
 
+    prices = False
     reads = "prefix"
     exact_replay = True
 

@@ -54,18 +54,27 @@ class Demand:
         return self._ranked(from_recordings(self.population, order, due))
 
     def count(self, load: Load) -> int:
-        """How many requests the run has."""
-        if self.arrivals is not None:
-            return min(self.requests or self.arrivals.requests, self.arrivals.requests)
-        return self.requests or load.default_requests(len(self.population.output))
+        """How many requests the run has. Raises InputError if more are asked for than come."""
+        if self.arrivals is None and load.arrivals is None:
+            return self.requests or load.default_requests(len(self.population.output))
+        there = len(self.population.output) if self.arrivals is None else self.arrivals.requests
+        if self.requests is not None and self.requests > there:
+            raise InputError(
+                f"{self.requests} requests are asked for and {there} arrive",
+                file=load.arrivals,
+                place="--requests",
+                mend="ask for fewer",
+            )
+        return self.requests or there
 
     def _recorded(self, count: int) -> Workload:
         """The traces' own requests at their own times."""
         population = self.population
-        if np.isnan(population.arrival_s).any():
+        missing = np.isnan(population.arrival_s)
+        if missing.any():
             raise InputError(
                 "has requests without arrival_s",
-                file=population.traces[0].name,
+                file=population.traces[population.trace_of[missing.argmax()]].name,
                 place="arrival_s",
                 mend="give --rate or --concurrency instead",
             )

@@ -37,6 +37,8 @@ def supported(replica: Replica) -> bool:
     special = options.prefix_caching or options.uniform_width or options.align
     if special or options.record_steps or options.queue != "fcfs":
         return False
+    if replica.cost.admission_lag_steps:
+        return False
     if scheduler.uniform is None and type(scheduler) not in _RULES:
         return False
     if not replica.cost.plain:
@@ -53,7 +55,7 @@ class FastPath:
     def __init__(self, replica: Replica, stop_on_finish: bool):
         self.replica = replica
         cost, scheduler, options = replica.cost, replica.scheduler, replica.options
-        slots, gamma, history = options.max_running, replica.gamma, replica.history
+        slots, gamma, history = options.slots, replica.gamma, replica.history
         uniform = scheduler.uniform
         drafts = gamma if uniform is None else max(uniform, 0)
         self.registers = np.zeros(len(loop.REGISTERS), np.int64)
@@ -115,6 +117,8 @@ class FastPath:
             alpha,
             *b_parts,
         )
+
+        self.advance(0.0, 0.0)  # nothing to do yet: loads the machine code before a clock runs
 
     @property
     def pending(self) -> bool:

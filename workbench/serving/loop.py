@@ -63,7 +63,7 @@ NOW, END, SECONDS, JOULES, CUT, NEW_SURVIVAL = range(6)
 
 # What ``advance`` returns.
 IDLE = 0  # nothing to do
-WAIT = 1  # the planned step ends after ``until``, at clock[END]
+WAIT = 1  # the planned step ends at clock[END], not before ``until``
 FINISHED_SOME = 2  # requests finished at clock[NOW], and their users will send others
 BY_HAND = 3  # KV blocks do not suffice: Python has to preempt
 
@@ -251,9 +251,10 @@ def advance(
     survival, values, verify, padded, watts, attention, prefill_table, draft, host,
     believed, alpha, b_attention, b_draft, b_host,
 ):  # fmt: skip
-    """Run steps from ``now`` until one ends after ``until``; returns IDLE, WAIT, … (see above).
+    """Run steps from ``now`` until one ends at or after ``until``; returns IDLE, WAIT, ….
 
-    A step that was planned by the last call is committed first, at clock[END].
+    A step that was planned by the last call is committed first, at clock[END]. With ``until`` <
+    ``now`` that is all.
     """
     clock[NOW] = now
     registers[FINISHED_COUNT] = 0
@@ -265,6 +266,8 @@ def advance(
             )  # fmt: skip
             if registers[FINISHED_COUNT] and settings[STOP_ON_FINISH]:
                 return FINISHED_SOME
+            if until < clock[NOW]:
+                return IDLE
         if settings[LIMITED] and registers[DECODING_COUNT]:
             decoding = lists[DECODING]
             wanted = kernels.growth(
@@ -332,5 +335,5 @@ def advance(
         clock[SECONDS] = seconds
         clock[END] = clock[NOW] + seconds
         registers[PENDING] = 1
-        if clock[END] > until:
+        if clock[END] >= until:  # what arrives at ``until`` joins the next step
             return WAIT

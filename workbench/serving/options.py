@@ -28,13 +28,11 @@ class Options:
     record_steps: bool = False  # keep every step, for a timeline
     compiled: bool = True  # False: step by step in Python, for comparison
 
+    @property
+    def slots(self) -> int:
+        """Requests that run at once: each needs a token of the budget in every step."""
+        return min(self.max_running, self.token_budget)
+
     def __post_init__(self):
-        if self.token_budget < self.max_running:
-            raise InputError(
-                f"{self.token_budget} is smaller than the {self.max_running} requests that may "
-                "run, and each needs a token a step",
-                place="--token-budget",
-                mend="raise it or lower --max-running",
-            )
         if self.queue not in QUEUES:
             raise InputError(f"no queue '{self.queue}'", mend=f"there are {', '.join(QUEUES)}")

@@ -6,6 +6,7 @@ outside can intervene, ``serving.loop`` runs many of them at once. Nothing here 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +88,7 @@ class Replica:
         self.kv = KVCache(capacity, cost.kv_block_tokens)
         self._check_room()
 
-        slots = options.max_running
+        slots = options.slots
         self.waiting = WaitingQueue(workload.order_key(options.queue))
         self.slots = new_slots(slots)
         self.lists = np.zeros((len(LISTS), slots), np.int64)
@@ -97,7 +98,8 @@ class Replica:
         self.free_count = slots
         self.admissions = 0
         self.parked: dict[int, Parked] = {}  # by serial number
-        self.outstanding_tokens = 0  # asked and not done, for routers
+        self.delayed: deque[tuple[int, int]] = deque()  # step that may admit it, serial number
+        self.outstanding_tokens = 0  # prompt and output tokens of the requests in the system
         self.history = History(
             max(scheduler.history, scheduler.lag), slots, self.gamma, scheduler.lag
         )
@@ -121,41 +123,61 @@ class Replica:
         longest = self.workload.prompt + self.workload.output + self.lookahead
         worst = int(longest.argmax())
         if self.kv.blocks(int(longest[worst])) > self.kv.capacity:
+            profile = self.options.kv_tokens is None
             raise InputError(
                 f"request {worst} needs {longest[worst]:,} tokens of KV cache (prompt, output and "
                 f"{self.lookahead} of lookahead); there are {self.kv.capacity * self.kv.block:,}",
-                place="--kv-tokens",
-                mend="raise it or leave the request out",
+                file=self.cost.profile.name if profile else None,
+                place="kv_cache.capacity_tokens" if profile else "--kv-tokens",
+                mend="give a larger --kv-tokens or leave the request out",
             )
 
     @property
     def in_system(self) -> int:
         """Requests that wait or run."""
-        return len(self.waiting) + self.decoding_count + self.prefilling_count
+        running = self.decoding_count + self.prefilling_count
+        return running + len(self.waiting) + len(self.delayed)
 
     @property
     def busy(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.decoding_count or self.prefilling_count or len(self.waiting))
+        return self.in_system > 0
 
-    def enqueue(self, serial: int) -> None:
-        """A request arrives at this replica."""
-        self.waiting.push(serial)
+    @property
+    def _alone(self) -> bool:
+        """Whether no step is under way that a delayed request could miss."""
+        return not (self.decoding_count or self.prefilling_count or len(self.waiting))
+
+    def enqueue(self, serial: int, successor: bool = False) -> None:
+        """A request arrives; a successor follows a request of its user that has just finished.
+
+        Engines that plan a step ahead admit successors ``host.admission_lag_steps`` later.
+        """
+        lag = self.cost.admission_lag_steps
+        if successor and lag:
+            self.delayed.append((self.history.step + lag, serial))
+        else:
+            self.waiting.push(serial)
         self.outstanding_tokens += int(self.workload.prompt[serial] + self.workload.output[serial])
 
     def advance(self, now: float, until: float) -> tuple[int, float]:
         """Go on from ``now``: IDLE; WAIT until a time at which to come back; FINISHED_SOME at one.
 
-        Runs as many steps as end by ``until``, before which nothing outside may happen. A step
-        that was planned by the last call ends now. ``completed`` counts the requests it finished.
+        Runs as many steps as end before ``until``, before which nothing outside may happen. A step
+        that was planned by the last call ends now; ``until`` < ``now`` ends it and plans none.
+        ``completed`` counts the requests that finished.
         """
         self.completed = 0
+        if until < now and not (self._planned or (self._fast and self._fast.pending)):
+            return IDLE, now
         if self._planned:
             self._planned = False
             self.finished = self.commit(now)
             self.completed = len(self.finished)
             if self.finished:
                 return FINISHED_SOME, now
+            if until < now:
+                return IDLE, now
         if self._fast is not None and (self._fast.pending or not self.waiting.front):
             status, time = self._fast.advance(now, until)
             if status != BY_HAND:
@@ -171,6 +193,8 @@ class Replica:
     def _admit(self) -> None:
         """Seat waiting requests while a slot and KV blocks for the whole prompt are free."""
         self._admitted = 0
+        while self.delayed and (self.delayed[0][0] <= self.history.step or self._alone):
+            self.waiting.push(self.delayed.popleft()[1])
         while self.free_count and len(self.waiting):
             if not self._seat(self.waiting.peek()):
                 break
@@ -268,7 +292,7 @@ class Replica:
     def plan(self, now: float) -> float:
         """Decide the next step; returns its seconds. ``commit`` must follow."""
         self._admitted = 0
-        if self.kv.capacity is None or self._reserve():
+        if self._reserve():
             self._admit()
         decode = not (self.options.prefill_first and self.prefilling_count)
         requests = self._requests = self.decoding_count if decode else 0
@@ -291,10 +315,7 @@ class Replica:
         else:
             prefill = self._plan_chunks(0)
         if self._drafts:
-            kernels.outcomes(
-                self.slots, self.decoding, requests, self._accepted,
-                self.options.undrafted_loss, self.seed, self._outcome,
-            )  # fmt: skip
+            self._read_outcomes(requests)
         batch = requests + verified + prefill
         if self.options.uniform_width:
             batch += self._drafts * requests - verified
@@ -376,12 +397,16 @@ class Replica:
     def _hindsight(self, rows: np.ndarray, row: np.ndarray) -> Outcomes:
         """What verification will accept, no further than the request's end."""
         count = len(rows)
-        kernels.outcomes(
-            self.slots, rows, count, self._accepted, self.options.undrafted_loss, self.seed,
-            self._outcome,
-        )  # fmt: skip
+        self._read_outcomes(count)
         limit = np.minimum(self._outcome[:count], self.slots["left"][rows] - 1)
         return Outcomes(limit, lambda: np.minimum(self.population.shortest_path[row], limit))
+
+    def _read_outcomes(self, requests: int) -> None:
+        with np.errstate(over="ignore"):  # uncompiled, the coins' arithmetic warns as it wraps
+            kernels.outcomes(
+                self.slots, self.decoding, requests, self._accepted,
+                self.options.undrafted_loss, self.seed, self._outcome,
+            )  # fmt: skip
 
     def _fill_tier(self, survival: np.ndarray, drafts: int, other: int) -> None:
         """Spend the padding of the captured graph on the next most likely drafts."""
@@ -453,7 +478,8 @@ class Replica:
             prompt, output = int(self.workload.prompt[serial]), int(self.workload.output[serial])
             self.outstanding_tokens -= prompt + output
             session = self.workload.session_of(serial) if self.options.prefix_caching else -1
-            self.kv.give(int(slot["blocks"]), session, prompt + output)
+            # the last token is emitted and never computed
+            self.kv.give(int(slot["blocks"]), session, prompt + output - 1)
             self._free(index)
         return serials
 

@@ -82,6 +82,17 @@ def _write_parquet(path: str, runs: list[dict]) -> None:
         raise InputError(
             "Parquet needs pyarrow", file=path, mend="pip install pyarrow, or write .csv"
         ) from error
-    tables = [pyarrow.table({k: _cells(column) for k, column in run.items()}) for run in runs]
+    # types are stated: a column without a single number would have none of its own
+    kinds = {"f": pyarrow.float64(), "i": pyarrow.int64(), "b": pyarrow.bool_()}
+    schema = pyarrow.schema(
+        [
+            (name, kinds[column.dtype.kind] if isinstance(column, np.ndarray) else pyarrow.string())
+            for name, column in runs[0].items()
+        ]
+    )
+    tables = [
+        pyarrow.table({name: _cells(column) for name, column in run.items()}, schema=schema)
+        for run in runs
+    ]
     with atomic_write(path) as file:
         pyarrow.parquet.write_table(pyarrow.concat_tables(tables), file)

@@ -18,7 +18,7 @@ class Loaded(Protocol):
 
     @property
     def outstanding_tokens(self) -> int:
-        """Prompt and output tokens of the requests in the system, as far as asked and not done."""
+        """Prompt and output tokens of the requests in the system."""
 
 
 Router = Callable[[int, int], int]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import simpy
+from simpy.events import NORMAL, URGENT
 
 from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost, TruthBelief
@@ -23,6 +24,8 @@ from workbench.serving.population import Population
 from workbench.serving.replica import Replica
 from workbench.serving.router import make_router
 from workbench.serving.workload import Workload
+
+LAST = NORMAL + 1  # priority of events that close an instant
 
 
 class Run:
@@ -95,7 +98,7 @@ class Run:
 
     # Arrivals ------------------------------------------------------------------------------------
 
-    def _issue(self, now: float, user: int = 0) -> None:
+    def _issue(self, now: float, user: int = 0, successor: bool = False) -> None:
         recorder = self.recorder
         serial = recorder.issued_count
         recorder.issued_count += 1
@@ -105,13 +108,13 @@ class Run:
         if len(self.replicas) > 1:
             index = self.route(serial, self.workload.session_of(serial))
             recorder.replica[serial] = index
-        self.replicas[index].enqueue(serial)
+        self.replicas[index].enqueue(serial, successor)
         if not self.wakes[index].triggered:
             self.wakes[index].succeed(now)
 
-    def _issue_next(self, now: float, user: int) -> None:
+    def _issue_next(self, now: float, user: int, successor: bool = False) -> None:
         if self.recorder.issued_count < len(self.workload):
-            self._issue(now, user)
+            self._issue(now, user, successor)
             if self.recorder.issued_count == len(self.workload):
                 self.recorder.close(now)
 
@@ -120,7 +123,7 @@ class Run:
         gap = self._stagger_seconds(users) if self.load.stagger else 0.0
         for user in range(users):
             if user and gap:
-                yield self.env.timeout(gap)
+                yield self._at_once(gap)
             self._issue_next(self.env.now, user)
         yield self.env.timeout(0)
 
@@ -128,7 +131,7 @@ class Run:
         """A first request's length under plain decoding at this concurrency, over the users."""
         output = self.workload.output[:users]
         context = float((self.workload.prompt[:users] + output / 2).mean())
-        batch = min(-(-users // len(self.replicas)), self.replicas[0].options.max_running)
+        batch = min(-(-users // len(self.replicas)), self.replicas[0].options.slots)
         step = (
             self.cost.verify_seconds(batch)
             + self.cost.attention_seconds(batch, context)
@@ -142,7 +145,7 @@ class Run:
         for serial, due in enumerate(self.workload.due):
             self.next_due = float(due)
             if self.next_due > self.env.now:
-                yield self.env.timeout(self.next_due - self.env.now)
+                yield self._at_once(self.next_due - self.env.now)
             self._issue(self.next_due)
             if serial == first:
                 self.recorder.open(self.next_due)
@@ -151,26 +154,60 @@ class Run:
         self.next_due = math.inf
         yield self.env.timeout(0)
 
+    def _at_once(self, delay: float) -> simpy.Event:
+        """An event after ``delay`` that comes before all others of its instant.
+
+        So what arrives at the instant at which a step starts joins that step.
+        """
+        event = simpy.Event(self.env)
+        event._ok, event._value = True, None
+        self.env.schedule(event, URGENT, delay)
+        return event
+
+    def _last_of_all(self) -> simpy.Event:
+        """An event of this instant that comes after all others: completions elsewhere are in."""
+        event = simpy.Event(self.env)
+        event._ok, event._value = True, None
+        self.env.schedule(event, LAST)
+        return event
+
     # Service -------------------------------------------------------------------------------------
 
     def _serve(self, index: int) -> Iterator[simpy.Event]:
         replica, env, closed = self.replicas[index], self.env, bool(self.load.concurrency)
+        shared = closed and len(self.replicas) > 1
         now = env.now
         while True:
             if not replica.busy:
                 self.wakes[index] = env.event()
                 now = yield self.wakes[index]
+            if shared:
+                # what ends here and elsewhere at this instant sends requests that join the step
+                self._succeed(replica, *self._advance(replica, now, -math.inf))
+                yield self._last_of_all()
+                if not replica.busy:
+                    continue
             # until then nothing reaches this replica: arrivals, or whatever comes next
-            status, now = replica.advance(now, env.peek() if closed else self.next_due)
-            self.recorder.completed_count += replica.completed
-            self.end = max(self.end, now)
-            if self.on_progress and replica.completed:
-                self.on_progress(replica.completed)
+            until = env.peek() if closed else self.next_due
+            status, now = self._advance(replica, now, until)
             if now > env.now:
                 yield env.timeout(now - env.now)
-            if status == FINISHED_SOME and closed:
-                for serial in replica.finished:
-                    self._finished(serial, now)
+            self._succeed(replica, status, now)
+
+    def _advance(self, replica: Replica, now: float, until: float) -> tuple[int, float]:
+        """``replica.advance``, and note of what it completed."""
+        status, now = replica.advance(now, until)
+        self.recorder.completed_count += replica.completed
+        self.end = max(self.end, now)
+        if self.on_progress and replica.completed:
+            self.on_progress(replica.completed)
+        return status, now
+
+    def _succeed(self, replica: Replica, status: int, now: float) -> None:
+        """In a closed loop, the users of the requests that finished go on."""
+        if status == FINISHED_SOME and self.load.concurrency:
+            for serial in replica.finished:
+                self._finished(serial, now)
 
     def _finished(self, serial: int, now: float) -> None:
         """The user whose request ended sends the next one."""
@@ -179,7 +216,7 @@ class Run:
             self.served_users.add(user)
             if len(self.served_users) == self.load.concurrency:
                 self.recorder.open(now)
-        self._issue_next(now, user)
+        self._issue_next(now, user, successor=True)
 
     # Result --------------------------------------------------------------------------------------
 

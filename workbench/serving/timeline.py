@@ -50,7 +50,8 @@ def chrome_trace(run: Run) -> bytes:
                 {"name": name, "ph": "C", "pid": index, "ts": now * _US, "args": values}
                 for name, values in counters.items()
             )
-    return msgspec.json.encode({"displayTimeUnit": "ms", "traceEvents": events})
+    trace = {"displayTimeUnit": "ms", "traceEvents": events}
+    return msgspec.json.encode(trace, enc_hook=lambda number: number.item())  # numpy's numbers
 
 
 def _named(kind: str, index: int, name: str) -> dict:
