@@ -1,4 +1,4 @@
-"""What ``simulate`` runs, made of its options: demand, arms and loads, and what to say of them.
+"""What ``simulate`` runs, made of its options: demand, arms and loads.
 
 No option is ever ignored: one that would change nothing is refused.
 """
@@ -23,7 +23,6 @@ from workbench.profiles import (
     with_graph_sizes,
 )
 from workbench.profiles.profile import Host
-from workbench.report.comparison import load_name
 from workbench.schedulers import Scheduler, create, default_schedulers
 from workbench.serving import Arm, Demand, Load, Options, build_population, stream
 from workbench.traces import Trace, read_trace
@@ -229,12 +228,13 @@ class Setup:
             )
             for spec in self._specs()
         ]
-        made = [arm.new_scheduler(self._gamma) for arm in arms]  # a wrong name is said right here
+        made = [arm.new_scheduler(self.gamma) for arm in arms]  # a wrong name is said right here
         self._check_effect(made)
         return arms
 
     @property
-    def _gamma(self) -> int:
+    def gamma(self) -> int:
+        """γ of the traces; 1 without a trace, where nothing is drafted."""
         return self.population.block_size if self.population else 1
 
     def _specs(self) -> list[str]:
@@ -250,9 +250,9 @@ class Setup:
             return ["none"]
         if given:
             return given
-        specs = default_schedulers(self._gamma)
+        specs = default_schedulers(self.gamma)
         if self.population.confidence is None:
-            specs = [spec for spec in specs if not create(spec, self._gamma).needs_confidence]
+            specs = [spec for spec in specs if not create(spec, self.gamma).needs_confidence]
         return specs
 
     def _check_effect(self, schedulers: list[Scheduler]) -> None:
@@ -319,81 +319,3 @@ class Setup:
             **settings,
             "profile": self.profile.name,
         }
-
-    def notes(self, runs: list[dict]) -> list[str]:
-        """What a reader must know before believing the table."""
-        notes = [*self._about_models(), *(self.arrivals.notes if self.arrivals else [])]
-        if self.cost.missing:
-            parts = ", ".join(self.cost.missing)
-            notes.append(f"absent from the profile, so it costs nothing: {parts}")
-        if self.belief is not None:
-            notes += [f"planner table: {warning}" for warning in self.belief.warnings]
-        notes += dict.fromkeys(note for run in runs for note in run.pop("notes", []))
-        notes += [*_about_windows(runs), *_about_replay(runs), *_about_overload(runs)]
-        notes += self._about_memory(runs)
-        return notes
-
-    def _about_memory(self, runs: list[dict]) -> list[str]:
-        notes = [
-            f"{run['scheduler']} ran out of KV cache at {load_name(run)}: {run['preemptions']:,} "
-            "preemptions, each recomputed"
-            for run in runs
-            if run["preemptions"]
-        ]
-        cached = self.population is not None and self.population.cached is not None
-        if cached and not self.given["prefix_caching"]:
-            notes.append("cached_prompt_tokens of the trace are not used without --prefix-caching")
-        return notes
-
-    def _about_models(self) -> list[str]:
-        notes = []
-        targets = sorted({trace.header.target for trace in self.traces if trace.header.target})
-        priced = self.profile.target.name if self.profile.target else None
-        if targets and priced and targets != [priced]:
-            notes.append(
-                f"acceptance was recorded on {', '.join(targets)}, costs were measured on "
-                f"{priced}: a comparison of schedulers, not a forecast of this deployment"
-            )
-        drafted = self.profile.drafter.block_size if self.profile.drafter else None
-        if drafted and self.traces and drafted != self._gamma:
-            notes.append(
-                f"the traces draft {self._gamma} tokens a block, the profile was measured with "
-                f"{drafted}"
-            )
-        return notes
-
-
-def _about_windows(runs: list[dict]) -> list[str]:
-    whole = [run for run in runs if run["window"]["kind"] == "whole"]
-    if not whole:
-        return []
-    return [
-        f"{len(whole)} of {len(runs)} runs have no steady window and count from start to end: more "
-        "--requests would settle them"
-    ]
-
-
-def _about_replay(runs: list[dict]) -> list[str]:
-    notes = []
-    loose = dict.fromkeys(run["scheduler"] for run in runs if run["replay"] == "approximate")
-    exact = dict.fromkeys(run["scheduler"] for run in runs if run["replay"] == "exact")
-    if loose:
-        rest = f", exact for {', '.join(exact)}" if exact else ""
-        notes.append(f"replay is approximate for {', '.join(loose)}{rest}")
-    drawn = sum(run["drawn_rounds"] for run in runs)
-    if drawn:
-        notes.append(
-            f"{drawn:,} of {sum(run['rounds'] for run in runs):,} rounds had an outcome that the "
-            "engine did not record; it was drawn from the trace's own statistics"
-        )
-    return notes
-
-
-def _about_overload(runs: list[dict]) -> list[str]:
-    loaded = [run for run in runs if run.get("overloaded")]
-    return [
-        f"{run['scheduler']} does not keep up at {load_name(run)}: requests in the system grew "
-        f"from {run['window']['in_system'][0]} to {run['window']['in_system'][1]} inside the "
-        "window, so its TTFT says how long was simulated, not how it serves"
-        for run in loaded
-    ]

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from workbench.cli.notes import notes as notes_on
 from workbench.cli.setup import Setup
 from workbench.cli.values import Number, Numbers, Pairs
 from workbench.compiled import is_cold, why_slow
@@ -213,7 +214,7 @@ def command(ctx, **given):  # fmt: skip
     runs, tables, timeline, complete = _simulate(setup, given)
     if not runs:
         raise KeyboardInterrupt
-    notes = setup.notes(runs)
+    notes = notes_on(setup, runs)
     if (slow := why_slow()) is not None:
         notes.append(slow)
     if not complete:
