@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import click
-import msgspec
-from rich.console import Console
 from rich.table import Table
 
-from workbench.files import atomic_write
+from workbench.cli.console import make_console, write_json
+from workbench.files import check_outputs
 from workbench.schedulers.audit import Verdict, audit
+from workbench.schedulers.user_file import file_of
 
 DEFAULT = (
     "none",
@@ -51,7 +51,7 @@ FORMAT = "workbench.audit/1"
 @click.option(
     "--requests", type=click.IntRange(1, 3), default=3, show_default=True, help="Largest R."
 )
-@click.option("--json", "json_file", metavar="OUT", help="Write the verdicts to this file.")
+@click.option("--json", "json_file", metavar="OUT", help="Write the verdicts as JSON; - is stdout.")
 def command(schedulers, confidence_sees, seed, block_size, vocabulary, requests, json_file):
     """Prove or refute that schedulers are lossless at temperatures above 0.
 
@@ -59,10 +59,11 @@ def command(schedulers, confidence_sees, seed, block_size, vocabulary, requests,
     output is compared with the target's own. No sampling. Exit code 1 if a scheduler is refuted
     that declares itself lossless, or reads more than it declares.
     """
+    specs = list(dict.fromkeys(schedulers or DEFAULT))
+    check_outputs({"--json": json_file}, map(file_of, specs), streams=("--json",))
     verdicts = []
-    err = Console(stderr=True)
-    with err.status("") as status:
-        for spec in dict.fromkeys(schedulers or DEFAULT):
+    with make_console(stderr=True).status("") as status:
+        for spec in specs:
             verdicts.append(
                 audit(
                     spec,
@@ -74,8 +75,7 @@ def command(schedulers, confidence_sees, seed, block_size, vocabulary, requests,
                     on_case=lambda case, spec=spec: status.update(f"{spec}: {case.name}"),
                 )
             )
-    _print(verdicts)
-    if json_file:
+    if json_file is not None:
         document = {
             "format": FORMAT,
             "confidence_sees": confidence_sees,
@@ -85,8 +85,9 @@ def command(schedulers, confidence_sees, seed, block_size, vocabulary, requests,
                 for verdict in verdicts
             ],
         }
-        with atomic_write(json_file) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+        write_json(json_file, document)
+    if json_file != "-":
+        _print(verdicts)
     return 0 if all(verdict.agrees for verdict in verdicts) else 1
 
 
@@ -101,7 +102,7 @@ def _print(verdicts: list[Verdict]) -> None:
         verdict = v.verdict.replace("not lossless", "NOT lossless")
         figures = (f"{v.distance:.1e}", str(v.cases), f"{v.paths:.1e}", str(v.patterns), first)
         table.add_row(v.scheduler, verdict, *figures)
-    Console().print(table)
+    make_console().print(table)
     for v in verdicts:
         click.echo(f"\n{v.scheduler}: {sentence(v)}")
     click.echo(

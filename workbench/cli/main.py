@@ -1,7 +1,8 @@
-"""Entry point: finds the subcommand, turns every input error into one line and exit code 2."""
+"""Entry point: finds the subcommand; whatever goes wrong outside is one line and exit code 2."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -46,30 +47,83 @@ def cli():
 
 
 def run(command: click.Command, prog_name: str, args: list[str] | None = None) -> int:
-    """Run a click command; returns the exit code. Bad input is one line on stderr and 2."""
+    """Run a click command; returns the exit code. Whatever ends it early is one line on stderr.
+
+    2: bad input, no room for output, not enough memory; 130: interrupted. A reader of stdout that
+    has gone (``| head``) is no error.
+    """
     try:
-        code = command.main(args=args, prog_name=prog_name, standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        code = _invoke(command, prog_name, args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _discard_stdout()
+        return 0
+    except BaseException as error:
+        said = _last_words(error, prog_name)
+        if said is None:
+            raise
+        code, line = said
+        _say(line)
+        return code
+
+
+def _invoke(command: click.Command, prog_name: str, args: list[str] | None) -> int:
+    """The command's exit code. Not by ``main`` of click, which turns a closed pipe into 1."""
+    args = sys.argv[1:] if args is None else list(args)
+    variable = f"_{prog_name}_COMPLETE".replace("-", "_").upper()
+    if instruction := os.environ.get(variable):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(command, {}, prog_name, variable, instruction)
+    try:
+        with command.make_context(prog_name, args) as context:
+            code = command.invoke(context)
+    except click.exceptions.Exit as done:
+        code = done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help())
-        return 2
-    except click.ClickException as error:
-        ctx = getattr(error, "ctx", None)
-        path = ctx.command_path if ctx else prog_name
-        message = " ".join(error.format_message().split())
-        click.echo(f"{path}: {message} (see {path} --help)", err=True)
-        return 2
-    except InputError as error:
-        click.echo(f"{prog_name}: {error}", err=True)
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo(f"{prog_name}: interrupted", err=True)
-        return 130
-    except BrokenPipeError:
-        # the reader (head, less) has gone: not an error, and nothing more may be flushed to it
+        code = 2
+    return code if isinstance(code, int) else 0
+
+
+def _last_words(error: BaseException, prog_name: str) -> tuple[int, str] | None:
+    """Exit code and line for an error that is not the program's own fault; None for any other."""
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else prog_name
+        return 2, f"{path}: {error.format_message()} (see {path} --help)"
+    if isinstance(error, InputError):
+        return 2, f"{prog_name}: {error}"
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return 130, f"{prog_name}: interrupted"
+    if isinstance(error, MemoryError):
+        what = f" ({error})" if str(error) else ""
+        return 2, f"{prog_name}: not enough memory{what}; lower the sizes asked for"
+    if isinstance(error, RecursionError):
+        return 2, f"{prog_name}: the input is nested too deeply ({error}); make it flatter"
+    if isinstance(error, UnicodeEncodeError):
+        text = ascii(error.object[error.start : error.end][:20])
+        mend = "take it out of the names, or set PYTHONIOENCODING=utf-8"
+        return 2, f"{prog_name}: {text} cannot be written as {error.encoding}; {mend}"
+    if isinstance(error, OSError):
+        _discard_stdout()
+        where = f"{error.filename}: " if error.filename is not None else "the output: "
+        return 2, f"{prog_name}: {where}{error.strerror or error}"
+    return None
+
+
+def _say(line: str) -> None:
+    """One line on stderr, where there is one."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(" ".join(line.split()), err=True)
+
+
+def _discard_stdout() -> None:
+    """Let what Python still flushes to stdout at its end go nowhere, rather than fail again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def main() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from workbench.files import atomic_write
+from workbench.cli.console import make_console, write_json
+from workbench.files import check_outputs, resolve
 from workbench.profiles import StepCost, default_profile_name, read_profile
 from workbench.profiles.figure import draw_staircase, staircase
 
@@ -33,29 +31,25 @@ def info(name: str, plot: str | None, out: str | None):
 
     NAME is a file or a shipped profile.
     """
+    path = resolve(name, "profiles", ("", ".json"))
+    check_outputs({"--json": out, "--plot": plot}, [path], streams=("--json",))
     cost = StepCost(read_profile(name))
     summary = summarise(cost)
-    if plot:
+    if plot is not None:
         draw_staircase(staircase(cost), plot)
-    if out and out != "-":
-        with atomic_write(out, "w") as file:
-            file.write(_json(summary))
-    if out == "-":
-        click.echo(_json(summary), nl=False)
-        return
-    console = Console(file=sys.stdout, highlight=False, markup=False)
+    if out is not None:
+        write_json(out, summary)
+        if out == "-":
+            return
+    console = make_console()
     for line in _head(cost):
         console.print(line)
     for title, table in _tables(cost, summary):
         console.print()
         console.print(title, style="bold")
         console.print(table)
-    if plot:
+    if plot is not None:
         click.echo(f"plot written to {plot}", err=True)
-
-
-def _json(summary: dict[str, Any]) -> str:
-    return json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def summarise(cost: StepCost) -> dict[str, Any]:

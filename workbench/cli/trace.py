@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import click
-import msgspec
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from workbench.cli.console import make_console, write_json
 from workbench.cli.trace_synth import synth
-from workbench.files import atomic_write
+from workbench.files import check_outputs, resolve
 from workbench.traces import TraceStatistics, read_trace, trace_statistics
+from workbench.traces.reading import SUFFIXES
 
 JSON_FORMAT = "workbench.trace-info/1"
 
@@ -33,21 +33,18 @@ def info(files: tuple[str, ...], json_out: str | None) -> None:
 
     FILE is a path or the name of a shipped trace (chat, code-dflash, ...).
     """
+    paths = [resolve(name, "traces", SUFFIXES) for name in files]
+    check_outputs({"--json": json_out}, paths, streams=("--json",))
     found = [trace_statistics(read_trace(name)) for name in files]
-    if json_out:
-        text = msgspec.json.format(
-            msgspec.json.encode({"format": JSON_FORMAT, "traces": found}), indent=1
-        )
+    if json_out is not None:
+        write_json(json_out, {"format": JSON_FORMAT, "traces": found})
         if json_out == "-":
-            click.echo(text.decode())
             return
-        with atomic_write(json_out) as file:
-            file.write(text + b"\n")
-    console = Console(highlight=False)
+    console = make_console(wide=80)
     tables = [_summary(found[0])] if len(found) == 1 else _comparison(found)
     for title, table in [*tables, *map(_positions, found)]:
         # a table's own title would be broken at the table's width
-        console.print(title, style="bold", markup=False)
+        console.print(title, style="bold")
         console.print(table)
     console.print(_legend(found), style="dim")
 

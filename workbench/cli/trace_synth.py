@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from workbench.cli.console import make_console
 from workbench.errors import InputError
+from workbench.files import check_outputs, is_stream
 from workbench.traces import rounds_of, write_trace
 from workbench.traces.presets import PRESETS, find_preset
 from workbench.traces.synthetic import Lengths, expected_accepted_length, synthetic_trace
@@ -86,7 +85,7 @@ def synth(
     confidence_sees: str,
     seed: int,
 ) -> None:
-    """Draw a dense trace OUT (.jsonl, .jsonl.gz, .jsonl.zst) from acceptance by position.
+    """Draw a dense trace OUT (.jsonl, .jsonl.gz, .jsonl.zst; - is stdout) from acceptance rates.
 
     Rows are independent and confidences calibrated; docs/synthetic-traces.md says what that means
     for a study. With one seed, traces of different presets hold the same requests.
@@ -101,8 +100,9 @@ def synth(
         )
     if out is None:
         raise InputError("no file to write is named", place="OUT", mend="as in chat.jsonl.gz")
-    path = Path(out)
-    regular = path.is_file() or not path.exists()
+    check_outputs({"OUT": out}, streams=("OUT",))
+    out = "/dev/fd/1" if out == "-" else out
+    regular = not is_stream(out)
     if regular and not out.endswith(SUFFIXES):
         raise InputError("is no name of a trace", file=out, mend=f"end it in {', '.join(SUFFIXES)}")
     labels = {"domain": "chat", "temperature": 1.0}
@@ -144,6 +144,6 @@ def _list_presets() -> None:
         rates = " ".join(f"{p:.3f}" for p in preset.conditional)
         length = expected_accepted_length(preset.conditional)
         table.add_row(preset.name, str(len(preset.conditional)), rates, f"{length:.2f}")
-    console = Console(highlight=False, width=110)
+    console = make_console(wide=110)
     console.print(table)
     console.print("from " + "; ".join(dict.fromkeys(p.origin for p in PRESETS.values())))
