@@ -85,7 +85,7 @@ def create(spec: str, block_size: int) -> Scheduler:
     Raises InputError for an unknown name or parameter, or a file that cannot be loaded.
     """
     if is_file_spec(spec):
-        return from_file(spec)
+        return from_file(spec, block_size)
     name, _, text = spec.strip().partition(":")
     if name not in SCHEDULERS:
         raise InputError(

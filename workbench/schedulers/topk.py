@@ -7,6 +7,7 @@ import numpy as np
 from workbench.errors import InputError
 from workbench.schedulers.admission import Workspace, global_search
 from workbench.schedulers.base import Scheduler, View
+from workbench.schedulers.calls import MOST_LAG
 
 DEFAULT_LAG = 2
 
@@ -23,7 +24,16 @@ class TopK(Scheduler):
     synchronous = False
 
     def __init__(self, lag: int = DEFAULT_LAG):
-        """Raises InputError for a lag below 1: this step's own confidences bias the output."""
+        """Raises InputError for a lag outside 1..MOST_LAG steps.
+
+        At 0 this step's own confidences would bias the output.
+        """
+        if lag > MOST_LAG:
+            raise InputError(
+                f"topk cannot look {lag} steps back",
+                place="--scheduler",
+                mend=f"the lag is 1 to {MOST_LAG} steps",
+            )
         if lag < 1:
             raise InputError(
                 f"topk cannot plan with a lag of {lag}",
@@ -40,5 +50,4 @@ class TopK(Scheduler):
         older, count = work.ordered(past, drafts)
         budget = global_search(older, count, view.requests, view.step_seconds(count))
         # the K highest are verified even where their survival is 0: the budget is not reconsidered
-        values, count = work.ordered(survival, drafts, above=-1.0)
-        return work.admitted(survival, drafts, budget, values, count)
+        return work.best(survival, drafts, budget)

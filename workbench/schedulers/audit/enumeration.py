@@ -19,7 +19,7 @@ from workbench.schedulers.audit.cases import Case
 from workbench.schedulers.audit.past import Entry, Row, WindowPast, advanced
 from workbench.schedulers.audit.rounds import Ending, Rounds, Signal
 from workbench.schedulers.base import Outcomes, Scheduler, View
-from workbench.schedulers.calls import checked, checked_draft_length
+from workbench.schedulers.calls import checked, checked_draft_length, raised, source_file
 
 REPLAYED = 256  # questions asked a second time, to find state kept outside the scheduler
 
@@ -95,16 +95,30 @@ class _Walk:
         """The scheduler's attributes."""
         try:
             return pickle.dumps(vars(self.scheduler))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise InputError(
                 f"scheduler {self.scheduler.name} cannot be audited: its attributes cannot be "
-                f"copied ({error})",
+                f"copied ({raised(error)})",
+                file=source_file(self.scheduler),
                 mend="keep numbers, arrays and containers in self",
             ) from error
 
     def load(self, memory: bytes) -> None:
+        try:
+            attributes = pickle.loads(memory)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise InputError(
+                f"scheduler {self.scheduler.name} cannot be audited: its attributes cannot be "
+                f"restored ({raised(error)})",
+                file=source_file(self.scheduler),
+                mend="keep numbers, arrays and containers in self",
+            ) from error
         vars(self.scheduler).clear()
-        vars(self.scheduler).update(pickle.loads(memory))
+        vars(self.scheduler).update(attributes)
 
     def distribution(self, state: State) -> tuple[np.ndarray, int]:
         """Distribution over the tokens still to come, [V**left] × running requests, and paths."""
@@ -227,5 +241,6 @@ class _Walk:
                 raise InputError(
                     f"scheduler {self.scheduler.name} cannot be audited: it answered the same "
                     "question in two ways",
+                    file=source_file(self.scheduler),
                     mend="keep its state in attributes of self and seed its generator in __init__",
                 )
