@@ -15,6 +15,7 @@ from tests.schedulers.samples import (
     view,
 )
 from workbench.schedulers import create
+from workbench.schedulers.admission import kth_largest, sort_descending
 
 APPENDIX = 1 / np.array([1.0, 0.5, 0.45])
 
@@ -172,3 +173,22 @@ def test_batches_of_serving_size_equal_plain_loops():
 def test_a_recorded_confidence_equal_to_the_threshold_is_not_below_it(h):
     recorded = np.float32([[h, h, h]])  # as traces hold them
     assert lengths(f"threshold:{h}", recorded) == [3]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(VALUES, st.floats(0, 1), st.just(5e-324)), min_size=1, max_size=600),
+    st.integers(0, 2**32 - 1),
+)
+def test_sorting_and_selecting_by_bits_are_exact(some, seed):
+    rng = np.random.default_rng(seed)
+    # many of them close together, so that the upper bits agree
+    values = np.concatenate(
+        [some, np.repeat(some, 3) * (1 - 2.0**-45 * rng.integers(0, 9, 3 * len(some)))]
+    )
+    expected = np.sort(values)[::-1]
+    mine, spare = values.copy(), np.empty(len(values))
+    sort_descending(mine, len(mine), spare)
+    assert (mine == expected).all()
+    for k in {1, len(values), int(rng.integers(1, len(values) + 1))}:
+        assert kth_largest(values.copy(), len(values), k, spare) == expected[k - 1]

@@ -13,8 +13,10 @@ import numpy as np
 
 from workbench.compiled import njit
 
-_FEW = 400  # up to here merging the requests' blocks beats the passes over buckets
+_FEW = 112  # up to here merging the requests' blocks beats the passes over buckets
 _BITS = 11
+_BUCKETS = 2048
+_CROWD = 48  # values in one bucket, up to which insertion sorts them quickly
 
 
 @njit
@@ -98,12 +100,74 @@ def _sort_by_bits(values, count, spare):
 
 
 @njit
+def _bucket(value):
+    """Equal steps of [0, 1], the highest first: where survivals lie spread out."""
+    return _BUCKETS - 1 - min(np.int64(value * _BUCKETS), _BUCKETS - 1)
+
+
+@njit
+def _insertion(values, start, stop):
+    for i in range(start + 1, stop):
+        value = values[i]
+        j = i - 1
+        while j >= start and values[j] < value:
+            values[j + 1] = values[j]
+            j -= 1
+        values[j + 1] = value
+
+
+@njit
+def _sort_by_value(values, count, spare):
+    """One pass over buckets and an insertion; False, with values untouched, if one is crowded."""
+    first = np.zeros(_BUCKETS, np.int64)
+    for i in range(count):
+        first[_bucket(values[i])] += 1
+    at = 0
+    for bucket in range(_BUCKETS):
+        held = first[bucket]
+        if held > _CROWD:
+            return False
+        first[bucket] = at
+        at += held
+    for i in range(count):
+        bucket = _bucket(values[i])
+        spare[first[bucket]] = values[i]
+        first[bucket] += 1
+    for i in range(count):
+        values[i] = spare[i]
+    _insertion(values, 0, count)
+    return True
+
+
+@njit
 def sort_descending(values, count, spare):
     """Sort the first ``count`` of values, all ≥ 0, in place; ``spare`` is as long as values."""
     if count <= _FEW:
         _merge_runs(values, count, spare)
-    else:
+    elif not _sort_by_value(values, count, spare):
         _sort_by_bits(values, count, spare)
+
+
+@njit
+def kth_largest(values, count, k, spare):
+    """The k-th largest (1-based) of the first ``count`` values, all ≥ 0, which lose their order."""
+    held = np.zeros(_BUCKETS, np.int64)
+    for i in range(count):
+        held[_bucket(values[i])] += 1
+    bucket = 0
+    while k > held[bucket]:
+        k -= held[bucket]
+        bucket += 1
+    kept = 0
+    for i in range(count):
+        if _bucket(values[i]) == bucket:
+            values[kept] = values[i]
+            kept += 1
+    if kept <= _CROWD:
+        _insertion(values, 0, kept)
+    else:
+        _sort_by_bits(values, kept, spare)
+    return values[k - 1]
 
 
 @njit
@@ -137,18 +201,15 @@ def global_search(values, count, requests, seconds):
 
 
 @njit
-def admit(survival, drafts, budget, values, count, lengths):
-    """Fill ℓ [R] when the first ``budget`` of the ``count`` sorted values are verified.
+def admit(survival, drafts, budget, last, lengths):
+    """Fill ℓ [R] when the ``budget`` highest of the first ``drafts`` columns are verified.
 
-    ``values`` are the sorted survivals of the first ``drafts`` columns of survival [R, γ]; a
-    budget beyond them verifies them all.
+    survival [R, γ]; last: the lowest survival among them, which others may share.
     """
     requests = survival.shape[0]
-    budget = min(budget, count)
     lengths[:requests] = 0
     if budget <= 0:
         return
-    last = values[budget - 1]
     left = budget
     for place in range(requests):
         for k in range(drafts):
@@ -156,7 +217,7 @@ def admit(survival, drafts, budget, values, count, lengths):
                 break
             lengths[place] += 1
             left -= 1
-    # the last value may be shared: position comes before request
+    # among those that share it, position comes before request
     for k in range(drafts):
         for place in range(requests):
             if left == 0:
@@ -175,17 +236,34 @@ class Workspace:
     def __reduce__(self):
         return Workspace, ()  # scratch is no state: copies and pickles start empty
 
-    def ordered(self, survival: np.ndarray, drafts: int, above: float = 0.0) -> tuple:
-        """Survivals > ``above`` of ``drafts`` columns in descending order, and their number."""
-        size = survival.size
-        if len(self.values) < size:
-            self.values, self.spare = np.empty(2 * size), np.empty(2 * size)
-        count = gather(survival, drafts, above, self.values)
+    def ordered(self, survival: np.ndarray, drafts: int) -> tuple[np.ndarray, int]:
+        """Survivals > 0 of ``drafts`` columns in descending order, and their number."""
+        self._fit(survival.size)
+        count = gather(survival, drafts, 0.0, self.values)
         sort_descending(self.values, count, self.spare)
         return self.values, count
 
-    def admitted(self, survival: np.ndarray, drafts: int, budget: int, values, count) -> np.ndarray:
-        """ℓ [R], a new array; see ``admit``."""
+    def best(self, survival: np.ndarray, drafts: int, budget: int) -> np.ndarray:
+        """ℓ [R] of the ``budget`` highest survivals, zeros too; of all if there are fewer."""
         lengths = np.empty(len(survival), np.int64)
-        admit(survival, drafts, budget, values, count, lengths)
+        count = len(survival) * drafts
+        if budget >= count:
+            lengths[:] = drafts
+        elif budget <= 0:
+            lengths[:] = 0
+        else:
+            self._fit(survival.size)
+            gather(survival, drafts, -1.0, self.values)
+            last = kth_largest(self.values, count, budget, self.spare)
+            admit(survival, drafts, budget, last, lengths)
         return lengths
+
+    def first(self, survival: np.ndarray, drafts: int, budget: int, values) -> np.ndarray:
+        """ℓ [R] of the first ``budget`` of the ordered ``values`` of ``survival``."""
+        lengths = np.empty(len(survival), np.int64)
+        admit(survival, drafts, budget, values[budget - 1] if budget else 0.0, lengths)
+        return lengths
+
+    def _fit(self, size: int) -> None:
+        if len(self.values) < size:
+            self.values, self.spare = np.empty(2 * size), np.empty(2 * size)

@@ -25,4 +25,4 @@ class GlobalSearch(Scheduler):
         work, drafts = self._work, view.draft_length
         values, count = work.ordered(survival, drafts)
         budget = global_search(values, count, view.requests, view.step_seconds(count))
-        return work.admitted(survival, drafts, budget, values, count)
+        return work.first(survival, drafts, budget, values)

@@ -27,4 +27,4 @@ class Greedy(Scheduler):
         work, drafts = self._work, view.draft_length
         values, count = work.ordered(survival, drafts)
         budget = early_stop(values, count, view.requests, view.step_seconds(count))
-        return work.admitted(survival, drafts, budget, values, count)
+        return work.first(survival, drafts, budget, values)

@@ -15,6 +15,7 @@ from workbench.schedulers.admission import (
     early_stop,
     gather,
     global_search,
+    kth_largest,
     sort_descending,
 )
 from workbench.serving import kernels
@@ -238,10 +239,16 @@ def _schedule(
         budget = early_stop(sorted_, total, requests, seconds)
     else:
         budget = global_search(sorted_, total, requests, seconds)
-    if rule == TOPK:
-        total = gather(rows, drafts, -1.0, sorted_)
-        sort_descending(sorted_, total, spare)
-    admit(rows, drafts, budget, sorted_, total, lengths)
+    if rule != TOPK:
+        admit(rows, drafts, budget, sorted_[budget - 1] if budget else 0.0, lengths)
+        return
+    # the K highest of now, zeros too
+    total = gather(rows, drafts, -1.0, sorted_)
+    budget = min(budget, total)
+    if budget:
+        admit(rows, drafts, budget, kth_largest(sorted_, total, budget, spare), lengths)
+    else:
+        lengths[:requests] = 0
 
 
 @njit
