@@ -151,6 +151,9 @@ def sort_descending(values, count, spare):
 @njit
 def kth_largest(values, count, k, spare):
     """The k-th largest (1-based) of the first ``count`` values, all ≥ 0, which lose their order."""
+    if count <= _FEW:
+        _merge_runs(values, count, spare)
+        return values[k - 1]
     held = np.zeros(_BUCKETS, np.int64)
     for i in range(count):
         held[_bucket(values[i])] += 1
