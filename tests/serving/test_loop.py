@@ -25,21 +25,40 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("loop")
 
 
+MORE = {
+    "full": {},
+    "mixed": {
+        "mixed": {"prefill_tokens": [1, 32], "batch_tokens": [1, 64],
+                  "seconds": [[0.02, 0.07], [0.03, 0.08]]},
+        "target": {"name": "x", "layers": 10},
+    },
+    "factor": {"target": {"name": "x", "layers": 10}},
+}  # fmt: skip
+
+
 def full_profile(folder, name="full"):
+    more = MORE.get(name, {})
+    attention, draft = {}, {}
+    if name == "mixed":
+        attention = {"mixed": {"requests": [1, 8], "context_tokens": [16, 256],
+                               "seconds": [[0, 0.002], [0, 0.009]]}}  # fmt: skip
+    if name == "factor":
+        attention = {"mixed": 1.7}
+        draft = {"context_layers": 3}
     return read_profile(str(write_profile(
         folder / f"{name}.json", [1, 4, 8, 16, 64], [0.01, 0.011, 0.013, 0.02, 0.06],
         graphs={"batch_tokens": [1, 2, 4, 8, 16],
                 "beyond": {"batch_tokens": [17, 64], "seconds": [0.05, 0.09]}},
         attention={"requests": [1, 8], "context_tokens": [16, 256],
-                   "seconds": [[0, 0.001], [0, 0.004]]},
+                   "seconds": [[0, 0.001], [0, 0.004]], **attention},
         prefill={"chunk_tokens": [4, 64], "context_tokens": [0, 64],
                  "seconds": [[0.0, 1e-4], [1e-3, 2e-3]]},
         draft={"requests": [1, 8], "tokens": [1, 3], "seconds": [[0.001, 0.002], [0.002, 0.005]],
-               "per_prefill_token_seconds": 1e-6},
+               "per_prefill_token_seconds": 1e-6, **draft},
         host={"sync_seconds": 4e-4, "async_seconds": 1e-5, "per_request_seconds": 1e-6,
               "per_new_request_seconds": 2e-6},
         kv_cache={"capacity_tokens": 4096, "block_tokens": 4},
-        power={"batch_tokens": [1, 64], "watts": [100.0, 300.0]},
+        power={"batch_tokens": [1, 64], "watts": [100.0, 300.0]}, **more,
     )))  # fmt: skip
 
 
@@ -71,11 +90,12 @@ def table(folder, kind):
     spare=st.none() | st.integers(0, 30),
     replicas=st.integers(1, 3),
     router=st.sampled_from(list(ROUTERS)),
+    costs=st.sampled_from(list(MORE)),
     belief=st.sampled_from(["truth", "floor", "ceil", "linear", "cells", "sglang", "additive"]),
 )
 def test_both_paths_give_the_same_run(
     folder, seed, scheduler, users, open_loop, stagger, running, budget, prefill_first, spare,
-    replicas, router, belief,
+    replicas, router, costs, belief,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     path = write_trace(folder / "t.jsonl", random_requests(rng, 10, 3), block_size=3)
@@ -92,7 +112,7 @@ def test_both_paths_give_the_same_run(
     runs = []
     for compiled in (True, False):
         arm = Arm(
-            scheduler, StepCost(full_profile(folder)), table(folder, belief),
+            scheduler, StepCost(full_profile(folder, costs)), table(folder, belief),
             dataclasses.replace(options, compiled=compiled), replicas=replicas, router=router,
         )  # fmt: skip
         run = arm.run(Demand(population, requests=25), load, seed=seed)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.profiles.interpolate import ByToken, Curve, Table
-from workbench.profiles.profile import Attention, AttentionTable, Profile
+from workbench.compiled import njit
+from workbench.profiles.interpolate import ByToken, Curve, Table, packed_at
+from workbench.profiles.profile import Attention, AttentionTable, Host, Profile
 
 _PARTS = ("attention", "prefill", "draft", "host", "graphs")
 
@@ -38,12 +39,44 @@ class StepParts(NamedTuple):
 
 
 class PackedCost(NamedTuple):
-    """Parts of a step's seconds as arrays; ``verify_table`` is the other one."""
+    """Parts of a step's seconds as arrays; ``verify_table`` is the other one.
 
-    attention: np.ndarray  # for ``interpolate.packed_at``, by requests and mean context
-    prefill: np.ndarray  # likewise, by chunk and the context before it
-    draft: np.ndarray  # [drafts + 1, requests + 1]
-    host: np.ndarray  # async, sync, per request, per new request, draft pass per prompt token
+    Tables are ``interpolate.Table.packed``, empty where the profile has none.
+    """
+
+    attention: np.ndarray  # by requests and mean context
+    attention_mixed: np.ndarray  # the same beside prefill, where the profile has a table for it
+    mixed: np.ndarray  # forward pass by prefill and padded batch tokens
+    prefill: np.ndarray  # by chunk and the context before it
+    draft: np.ndarray  # [drafts + 1, requests + 1], at the context at which it was measured
+    rates: np.ndarray  # see the indices below
+
+
+# Indices of ``PackedCost.rates``.
+ASYNC, SYNC, PER_REQUEST, PER_NEW, PER_PREFILL_TOKEN, MIXED_FACTOR, CONTEXT_SHARE, CONTEXT = range(
+    8
+)
+
+
+@njit
+def packed_attention(attention, attention_mixed, rates, requests, context, prefill):
+    """``StepCost.attention_seconds`` of packed parts."""
+    if prefill == 0:
+        return packed_at(attention, requests, context)
+    if len(attention_mixed):
+        return packed_at(attention_mixed, requests, context)
+    return packed_at(attention, requests, context) * rates[MIXED_FACTOR]
+
+
+@njit
+def packed_draft(draft, attention, rates, requests, drafts, context):
+    """``StepCost.draft_seconds`` of packed parts."""
+    seconds = draft[drafts, requests]
+    if drafts == 0 or rates[CONTEXT_SHARE] == 0.0:
+        return seconds
+    more = packed_at(attention, requests, context)
+    more -= packed_at(attention, requests, rates[CONTEXT])
+    return max(0.0, seconds + rates[CONTEXT_SHARE] * more)
 
 
 class StepCost:
@@ -253,34 +286,34 @@ class StepCost:
 
     # For compiled callers ------------------------------------------------------------------------
 
-    @property
-    def plain(self) -> bool:
-        """Whether every part is a function of its own arguments alone.
-
-        Not with ``mixed``, ``attention.mixed`` or a draft pass that is priced by context.
-        """
-        mixed = self._mixed is not None or self._attention_mixed is not None
-        return not (mixed or self._mixed_factor != 1.0 or self._context_share)
-
     def packed(self, requests: int, drafts: int) -> PackedCost:
-        """The parts of a ``plain`` cost as arrays, for up to ``requests`` that draft ``drafts``."""
-        host = self.profile.host
-        rates = [0.0, 0.0] if host is None else [
-            host.per_request_seconds,
-            host.per_new_request_seconds,
-        ]  # fmt: skip
-        empty = np.empty(0)
+        """All parts as arrays, for up to ``requests`` that draft up to ``drafts`` tokens."""
+        host = self.profile.host or Host()
+
+        def table(part: Table | None) -> np.ndarray:
+            return np.empty(0) if part is None else part.packed()
+
+        draft = np.zeros((drafts + 1, requests + 1))
+        for tokens in range(1, drafts + 1):
+            draft[tokens] = [self.draft_seconds(count, tokens) for count in range(requests + 1)]
+        share = 0.0 if self._attention is None else self._context_share
         return PackedCost(
-            attention=empty if self._attention is None else self._attention.packed(),
-            prefill=empty if self._prefill is None else self._prefill.packed(),
-            draft=np.array(
+            attention=table(self._attention),
+            attention_mixed=table(self._attention_mixed),
+            mixed=table(self._mixed),
+            prefill=table(self._prefill),
+            draft=draft,
+            rates=np.array(
                 [
-                    [self.draft_seconds(count, tokens) for count in range(requests + 1)]
-                    for tokens in range(drafts + 1)
+                    host.async_seconds,
+                    host.sync_seconds,
+                    host.per_request_seconds,
+                    host.per_new_request_seconds,
+                    self._per_prefill_token,
+                    self._mixed_factor,
+                    share,
+                    self._draft_context,
                 ]
-            ),
-            host=np.array(
-                [self.host_seconds(False), self.host_seconds(True), *rates, self._per_prefill_token]
             ),
         )
 

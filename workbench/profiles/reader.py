@@ -7,8 +7,15 @@ from typing import Any
 
 from workbench.errors import InputError
 from workbench.files import resolve
-from workbench.profiles.document import Checks, convert, read_object
-from workbench.profiles.profile import FORMAT, AttentionTable, Profile
+from workbench.profiles.document import (
+    MOST_CONTEXT,
+    MOST_SECONDS,
+    MOST_TOKENS,
+    Checks,
+    convert,
+    read_object,
+)
+from workbench.profiles.profile import FORMAT, AttentionTable, KVCache, Profile
 
 default_profile_name = "h200-qwen3-8b-bf16-dspark7"
 
@@ -23,6 +30,12 @@ _TABLES = {
     "mixed": ("seconds", ("prefill_tokens", "batch_tokens")),
     "power": ("watts", ("batch_tokens",)),
 }
+_MOST_GPUS = 10**6
+_MOST_LAYERS = 10**6
+_MOST_STEPS = 1024
+_MOST_FACTOR = 1e6
+_MOST_DRAFTS = 65535  # γ of a trace
+_MOST_POINT = {"context_tokens": MOST_CONTEXT, "tokens": _MOST_DRAFTS}
 
 
 def read_profile(name: str | os.PathLike = default_profile_name) -> Profile:
@@ -74,28 +87,24 @@ def _refuse_unknown_axes(document, table: str, values: str, axes: tuple[str, ...
 
 def _check(profile: Profile, checks: Checks) -> None:
     checks.require(bool(profile.name.strip()), "name", "is empty", "give the profile a name")
-    gpus = profile.hardware.gpus
-    checks.require(gpus >= 1, "hardware.gpus", f"is {gpus}", "a replica has at least 1")
+    _whole(checks, "hardware.gpus", profile.hardware.gpus, 1, _MOST_GPUS)
     if profile.hardware.power_limit_w is not None:
         checks.number("hardware.power_limit_w", profile.hardware.power_limit_w, positive=True)
     if profile.drafter is not None and profile.drafter.block_size is not None:
-        size = profile.drafter.block_size
-        checks.require(size >= 1, "drafter.block_size", f"is {size}", "it is γ, at least 1")
+        _whole(checks, "drafter.block_size", profile.drafter.block_size, 1, _MOST_DRAFTS)
     verify = profile.verify
     checks.axis("verify.batch_tokens", verify.batch_tokens)
     _column(checks, "verify", verify)
-    checks.number("verify.reference_context", verify.reference_context)
+    checks.number("verify.reference_context", verify.reference_context, most=MOST_CONTEXT)
     _check_tables(profile, checks)
     if profile.host is not None:
         for field in profile.host.__struct_fields__:
-            checks.number(f"host.{field}", getattr(profile.host, field))
+            most = _MOST_STEPS if field.endswith("_steps") else MOST_SECONDS
+            checks.number(f"host.{field}", getattr(profile.host, field), most=most)
     if profile.graphs is not None:
         _check_graphs(profile, checks)
     if profile.kv_cache is not None:
-        for field in ("capacity_tokens", "block_tokens", "bytes_per_token"):
-            value = getattr(profile.kv_cache, field)
-            if value is not None:
-                checks.number(f"kv_cache.{field}", value, positive=True)
+        _check_kv_cache(profile.kv_cache, checks)
     if profile.power is not None:
         power = profile.power
         checks.axis("power.batch_tokens", power.batch_tokens)
@@ -104,9 +113,32 @@ def _check(profile: Profile, checks: Checks) -> None:
         )
 
 
+def _whole(checks: Checks, field: str, value: int, least: int, most: int) -> None:
+    checks.require(least <= value <= most, field, f"is {value}", f"it is {least} to {most}")
+
+
+def _check_kv_cache(cache: KVCache, checks: Checks) -> None:
+    for field in ("capacity_tokens", "block_tokens", "bytes_per_token"):
+        value = getattr(cache, field)
+        if value is not None:
+            checks.number(f"kv_cache.{field}", value, positive=True)
+    checks.require(
+        cache.capacity_tokens >= cache.block_tokens,
+        "kv_cache.capacity_tokens",
+        f"{cache.capacity_tokens} tokens hold no block of {cache.block_tokens}",
+        "give at least block_tokens",
+    )
+
+
 def _column(checks: Checks, field: str, table) -> None:
-    axis = f"{field}.batch_tokens"
-    checks.vector(f"{field}.seconds", table.seconds, axis, table.batch_tokens, positive=True)
+    checks.vector(
+        f"{field}.seconds",
+        table.seconds,
+        f"{field}.batch_tokens",
+        table.batch_tokens,
+        positive=True,
+        most=MOST_SECONDS,
+    )
 
 
 def _grid(
@@ -114,13 +146,14 @@ def _grid(
 ) -> None:
     row_points, column_points = getattr(table, rows), getattr(table, columns)
     checks.axis(f"{field}.{rows}", row_points)
-    checks.axis(f"{field}.{columns}", column_points, least)
+    checks.axis(f"{field}.{columns}", column_points, least, _MOST_POINT.get(columns, MOST_TOKENS))
     checks.matrix(
         f"{field}.seconds",
         table.seconds,
         (f"{field}.{rows}", row_points),
         (f"{field}.{columns}", column_points),
         positive=positive,
+        most=MOST_SECONDS,
     )
 
 
@@ -131,7 +164,7 @@ def _check_tables(profile: Profile, checks: Checks) -> None:
         if isinstance(mixed, AttentionTable):
             _grid(checks, "attention.mixed", mixed, "requests", "context_tokens", 0)
         elif mixed is not None:
-            checks.number("attention.mixed", mixed)
+            checks.number("attention.mixed", mixed, most=_MOST_FACTOR)
     if profile.prefill is not None:
         _grid(checks, "prefill", profile.prefill, "chunk_tokens", "context_tokens", 0)
     if profile.mixed is not None:
@@ -140,10 +173,11 @@ def _check_tables(profile: Profile, checks: Checks) -> None:
     if draft is None:
         return
     _grid(checks, "draft", draft, "requests", "tokens", 1)
-    checks.number("draft.per_prefill_token_seconds", draft.per_prefill_token_seconds)
-    checks.number("draft.context_layers", draft.context_layers)
+    prefill_seconds = draft.per_prefill_token_seconds
+    checks.number("draft.per_prefill_token_seconds", prefill_seconds, most=MOST_SECONDS)
+    checks.number("draft.context_layers", draft.context_layers, most=_MOST_LAYERS)
     if draft.reference_context is not None:
-        checks.number("draft.reference_context", draft.reference_context)
+        checks.number("draft.reference_context", draft.reference_context, most=MOST_CONTEXT)
     if draft.context_layers:
         known = profile.target.layers is not None and profile.target.layers >= 1
         checks.require(

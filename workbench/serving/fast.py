@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.compiled import why_slow
 from workbench.profiles import StepCost, TableBelief, TruthBelief
+from workbench.profiles.cost import PackedCost
 from workbench.schedulers.global_search import GlobalSearch
 from workbench.schedulers.greedy import Greedy
 from workbench.schedulers.threshold import Threshold
@@ -41,11 +42,8 @@ def supported(replica: Replica) -> bool:
         return False
     if scheduler.uniform is None and type(scheduler) not in _RULES:
         return False
-    if not replica.cost.plain:
-        return False
     if isinstance(belief, TableBelief):
-        parts = belief.parts
-        return belief.by_batch.rule != "cells" and (parts is None or parts.plain)
+        return belief.by_batch.rule != "cells"
     return isinstance(belief, TruthBelief) and belief.cost is replica.cost
 
 
@@ -87,7 +85,6 @@ class FastPath:
         confidence = replica.population.confidence if replica.population else None
         budget = options.token_budget
         packed = _packed(cost, slots, drafts)
-        believed, alpha, b_parts = _believed(belief, parts, packed, budget, slots, drafts)
         workload = replica.workload
         self._before = (
             replica.slots,
@@ -109,13 +106,9 @@ class FastPath:
             np.zeros((slots, gamma)),
             np.zeros((3, slots * gamma + 1)),
             *_by_batch(cost, budget),
-            packed.attention,
             packed.prefill,
-            packed.draft,
-            packed.host,
-            believed,
-            alpha,
-            *b_parts,
+            _parts(packed),
+            _believed(belief, packed, budget, slots, drafts),
         )
 
         self.advance(0.0, 0.0)  # nothing to do yet: loads the machine code before a clock runs
@@ -167,21 +160,31 @@ def _by_batch(cost: StepCost, budget: int) -> tuple[np.ndarray, np.ndarray, np.n
     return cache[budget]
 
 
-def _packed(cost: StepCost, slots: int, drafts: int):
+def _packed(cost: StepCost, slots: int, drafts: int) -> PackedCost:
+    """``StepCost.packed``, kept with the cost."""
     cache = cost.__dict__.setdefault("_packed_cache", {})
     if (slots, drafts) not in cache:
         cache[slots, drafts] = cost.packed(slots, drafts)
     return cache[slots, drafts]
 
 
-def _believed(belief, parts, packed, budget: int, slots: int, drafts: int):
+def _parts(packed: PackedCost) -> tuple[np.ndarray, ...]:
+    return (
+        packed.attention, packed.attention_mixed, packed.mixed, packed.draft, packed.rates,
+    )  # fmt: skip
+
+
+def _believed(belief, packed: PackedCost, budget: int, slots: int, drafts: int) -> tuple:
     """Believed seconds by batch tokens, by requests, and the parts that a belief adds."""
     if isinstance(belief, TruthBelief):
-        believed = np.array(belief.cost.verify_table(budget))
-        return believed, np.zeros(slots + 1), (packed.attention, packed.draft, packed.host)
-    believed = np.array(belief.by_batch.span(0, budget))
+        return np.array(belief.cost.verify_table(budget)), np.zeros(slots + 1), _parts(packed)
+    by_batch = np.array(belief.by_batch.span(0, budget))
     alpha = np.array([belief.by_request_count(count) for count in range(slots + 1)])
-    own = _packed(parts, slots, drafts) if parts else None
-    if own is None:
-        return believed, alpha, (_EMPTY, np.zeros((drafts + 1, slots + 1)), np.zeros(5))
-    return believed, alpha, (own.attention, own.draft, own.host)
+    parts = _packed(belief.parts, slots, drafts) if belief.parts else _no_parts(slots, drafts)
+    return by_batch, alpha, _parts(parts)
+
+
+def _no_parts(slots: int, drafts: int) -> PackedCost:
+    return PackedCost(
+        _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((drafts + 1, slots + 1)), np.zeros(8)
+    )

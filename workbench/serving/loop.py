@@ -9,6 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.compiled import njit
+from workbench.profiles.cost import (
+    ASYNC,
+    PER_NEW,
+    PER_PREFILL_TOKEN,
+    PER_REQUEST,
+    packed_attention,
+    packed_draft,
+)
+from workbench.profiles.cost import SYNC as SYNC_SECONDS
 from workbench.profiles.interpolate import packed_at
 from workbench.schedulers.admission import (
     admit,
@@ -158,42 +167,46 @@ def _admit_waiting(
 
 
 @njit
-def _rest(attention, draft, host, sync, requests, drafts, prefill, context):
+def _rest(parts, sync, requests, drafts, prefill, context):
     """Seconds of a step that no verified draft changes, but for the prefill's attention."""
-    seconds = packed_at(attention, requests, context)
-    seconds += draft[drafts, requests]
+    attention, attention_mixed, _, draft, rates = parts
+    seconds = packed_attention(attention, attention_mixed, rates, requests, context, prefill)
+    seconds += packed_draft(draft, attention, rates, requests, drafts, context)
     if drafts > 0:
-        seconds += host[4] * prefill
-    base = host[1] if sync else host[0]
-    return seconds + (base + host[2] * requests + host[3] * 0)
+        seconds += rates[PER_PREFILL_TOKEN] * prefill
+    base = rates[SYNC_SECONDS] if sync else rates[ASYNC]
+    return seconds + (base + rates[PER_REQUEST] * requests + rates[PER_NEW] * 0)
 
 
 @njit
 def _believed(
-    settings, requests, drafts, prefill, context, prefill_seconds, believed, alpha,
-    b_attention, b_draft, b_host, most, seconds,
-):  # fmt: skip
+    settings, requests, drafts, prefill, context, prefill_seconds, padded, belief, most, seconds
+):
     """Fill seconds [most + 1]: what the planner thinks of 0..most drafts verified."""
+    by_batch, alpha, parts = belief
+    mixed = parts[2]
     first = requests
     if settings[BELIEF_PARTS]:
         first += prefill
-        rest = _rest(
-            b_attention, b_draft, b_host, settings[SYNC], requests, drafts, prefill, context
-        )
+        rest = _rest(parts, settings[SYNC], requests, drafts, prefill, context)
         if settings[BELIEF_TRUTH]:
             extra = rest + prefill_seconds
         else:
             extra = alpha[requests] + prefill_seconds + rest
     else:
         extra = alpha[requests]
-    for k in range(most + 1):
-        seconds[k] = believed[first + k] + extra
+    if settings[BELIEF_TRUTH] and prefill and len(mixed):
+        for k in range(most + 1):
+            seconds[k] = packed_at(mixed, prefill, padded[first + k]) + extra
+    else:
+        for k in range(most + 1):
+            seconds[k] = by_batch[first + k] + extra
 
 
 @njit
 def _schedule(
     registers, clock, settings, slots, lists, confidence, stamp, past, survival, values, context,
-    prefill_seconds, believed, alpha, b_attention, b_draft, b_host,
+    prefill_seconds, padded, belief,
 ):  # fmt: skip
     """ℓ of the decoding requests into their list."""
     requests, drafts = registers[REQUESTS], registers[DRAFTS]
@@ -232,8 +245,8 @@ def _schedule(
         total = gather(rows, drafts, 0.0, sorted_)
     sort_descending(sorted_, total, spare)
     _believed(
-        settings, requests, drafts, registers[PREFILL], context, prefill_seconds, believed, alpha,
-        b_attention, b_draft, b_host, total, seconds,
+        settings, requests, drafts, registers[PREFILL], context, prefill_seconds, padded, belief,
+        total, seconds,
     )  # fmt: skip
     if rule == GREEDY:
         budget = early_stop(sorted_, total, requests, seconds)
@@ -255,8 +268,7 @@ def _schedule(
 def advance(
     now, until, registers, clock, settings, slots, lists, line, lengths, segment_start, segments,
     times, counters, accepted, drawn, confidence, stamp, past, past_counts, past_seconds,
-    survival, values, verify, padded, watts, attention, prefill_table, draft, host,
-    believed, alpha, b_attention, b_draft, b_host,
+    survival, values, verify, padded, watts, prefill_table, parts, belief,
 ):  # fmt: skip
     """Run steps from ``now`` until one ends at or after ``until``; returns IDLE, WAIT, ….
 
@@ -323,8 +335,7 @@ def advance(
             else:
                 _schedule(
                     registers, clock, settings, slots, lists, confidence, stamp, past, survival,
-                    values, context, prefill_seconds, believed, alpha, b_attention, b_draft,
-                    b_host,
+                    values, context, prefill_seconds, padded, belief,
                 )  # fmt: skip
             kernels.outcomes(slots, lists[DECODING], requests, accepted, 0.0, 0, lists[OUTCOME])
             for place in range(requests):
@@ -332,13 +343,19 @@ def advance(
         batch = requests + verified + prefill
         registers[BATCH] = batch
         # the parts in the order in which StepCost adds them
-        decode = packed_at(attention, requests, context) if requests else 0.0
-        drafting = draft[drafts, requests] if requests else 0.0
+        attention, attention_mixed, mixed, draft, rates = parts
+        forward = verify[batch]
+        if prefill and len(mixed):
+            forward = packed_at(mixed, prefill, padded[batch])
+        decode, drafting = 0.0, 0.0
+        if requests:
+            decode = packed_attention(attention, attention_mixed, rates, requests, context, prefill)
+            drafting = packed_draft(draft, attention, rates, requests, drafts, context)
         if settings[DRAFTER]:
-            drafting += host[4] * prefill
-        base = host[1] if settings[SYNC] else host[0]
-        hosting = base + host[2] * requests + host[3] * admitted
-        seconds = verify[batch] + decode + prefill_seconds + drafting + hosting
+            drafting += rates[PER_PREFILL_TOKEN] * prefill
+        base = rates[SYNC_SECONDS] if settings[SYNC] else rates[ASYNC]
+        hosting = base + rates[PER_REQUEST] * requests + rates[PER_NEW] * admitted
+        seconds = forward + decode + prefill_seconds + drafting + hosting
         clock[SECONDS] = seconds
         clock[END] = clock[NOW] + seconds
         registers[PENDING] = 1
