@@ -15,6 +15,7 @@ from workbench.errors import InputError
 # name -> module holding a click command called ``command``; imported when used, so start-up is fast
 COMMANDS = {
     "simulate": ("workbench.cli.simulate", "replay traces through schedulers on a profile"),
+    "sweep": ("workbench.cli.sweep", "frontier of every scheduler over load, and SLA table"),
     "audit": ("workbench.cli.audit", "prove or refute that a scheduler is lossless"),
     "trace": ("workbench.cli.trace", "look at recorded traces"),
     "profile": ("workbench.cli.profile", "look at measured step costs"),

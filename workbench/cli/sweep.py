@@ -1,0 +1,313 @@
+"""``workbench sweep``: the Pareto frontier of every scheduler over load, and what an SLA buys."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from workbench.cli.console import make_console, write_json
+from workbench.cli.notes import notes as notes_on
+from workbench.cli.options import as_simulate, simulation_options
+from workbench.cli.setup import Setup
+from workbench.cli.values import Numbers
+from workbench.compiled import why_slow
+from workbench.errors import InputError
+from workbench.files import check_outputs
+from workbench.frontier import Cache, Group, GroupFrontier, Pool, Study, default_folder
+from workbench.frontier.document import check_parquet, document, rows, write_csv, write_parquet
+from workbench.profiles import default_profile_name
+from workbench.report.frontier_table import best_lines, points_table, sla_notes, sla_table
+from workbench.schedulers import create
+from workbench.serving import Arm
+
+DEFAULT_CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_OWN = ("profile", "concurrency", "stagger")  # declared anew below
+
+
+def cache_options(function):
+    """--jobs, --cache and --no-cache."""
+    for option in (
+        click.option("--no-cache", is_flag=True, help="Simulate everything, and keep nothing."),
+        click.option(
+            "--cache",
+            "cache_folder",
+            metavar="DIR",
+            help="Where finished simulations are kept by content.  [default: the user's cache]",
+        ),
+        click.option(
+            "--jobs",
+            type=click.IntRange(1, 1024),
+            help="Processes that simulate.  [default: one per core]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def open_cache(given: dict) -> Cache | None:
+    """The cache that the options ask for, ready to be written; None for --no-cache."""
+    if given["no_cache"]:
+        if given["cache_folder"] is not None:
+            raise InputError("exclude each other", place="--cache and --no-cache", mend="give one")
+        return None
+    cache = Cache(Path(given["cache_folder"]) if given["cache_folder"] else default_folder())
+    cache.prepare()
+    return cache
+
+
+def job_count(given: dict) -> int:
+    """Processes to use: as asked, else a core each."""
+    return given["jobs"] or len(os.sched_getaffinity(0))
+
+
+@click.command("sweep", context_settings={"show_default": True, "max_content_width": 100})
+@simulation_options(leave_out=_OWN)
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="P",
+    help="Step costs, a file or a shipped name; several are compared.  [default: "
+    f"{default_profile_name}]",
+)
+@click.option(
+    "--apart", is_flag=True, help="A frontier per --trace, where several would be mixed into one."
+)
+@click.option(
+    "--concurrency",
+    type=Numbers(int, most=1_000_000),
+    help="Users in a closed loop.  [default: 1,2,4,…,256]",
+)
+@click.option(
+    "--stagger/--no-stagger",
+    default=None,
+    help="Spread the users' starts over a first request.  [default: stagger]",
+)
+@click.option(
+    "--sla",
+    type=Numbers(float),
+    help="Speeds to promise, tok/s/user.  [default: three inside the baseline's range]",
+)
+@click.option(
+    "--baseline",
+    metavar="S",
+    help="What the SLA table compares with.  [default: static:1, without a trace none]",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=1,
+    help="Runs per point, seeds --seed and up: mean and range.",
+)
+@cache_options
+@click.option("--plot", metavar="OUT", help="Draw the frontiers: .png, .svg or .pdf.")
+@click.option("--csv", "csv_path", metavar="OUT", help="Write a row per simulation.")
+@click.option("--parquet", "parquet_path", metavar="OUT", help="The same rows as Parquet.")
+@click.option("--json", "json_path", metavar="OUT", help="Write workbench.sweep/1; - is stdout.")
+@click.pass_context
+def command(ctx, **given):
+    """Compare schedulers over a range of loads: which is best at which speed, and by how much.
+
+    Simulates every scheduler under every load on all cores. Finished simulations are kept by
+    content: what was interrupted goes on, and what has not changed is not simulated again.
+    """
+    setups = _setups(given)
+    _check_files(given, setups)
+    cache = open_cache(given)
+    study = _study(given, setups)
+    complete = _simulate(study, job_count(given), cache)
+    if not study.runs:
+        raise KeyboardInterrupt
+    frontiers = study.frontiers(given["sla"])
+    notes = _notes(study, setups, frontiers, complete)
+    _write(given, study, frontiers, _config(given, setups), notes, complete)
+    if given["json_path"] != "-":
+        _print(frontiers, notes)
+    return 0 if complete else 130
+
+
+def _setups(given: dict) -> dict[str, Setup]:
+    """By group name: the inputs of each profile and, with --apart, of each trace."""
+    if given["apart"] and len(given["traces"]) < 2:
+        raise InputError("has nothing to part", place="--apart", mend="give several --trace")
+    stagger = given["stagger"]
+    if stagger is None:
+        stagger = not (given["rate"] or given["arrivals"]) or bool(given["concurrency"])
+    concurrency = given["concurrency"]
+    if not (concurrency or given["rate"] or given["arrivals"]):
+        concurrency = DEFAULT_CONCURRENCY
+    profiles = list(dict.fromkeys(given["profiles"])) or [default_profile_name]
+    demands = [(trace,) for trace in given["traces"]] if given["apart"] else [given["traces"]]
+    setups: dict[str, Setup] = {}
+    for traces in demands:
+        for profile in profiles:
+            setup = Setup(
+                as_simulate(
+                    given,
+                    traces=traces,
+                    profile=profile,
+                    concurrency=concurrency,
+                    stagger=stagger,
+                )
+            )
+            if setup.loads[0].arrivals is not None:
+                raise InputError(
+                    "is one load, and a frontier needs several",
+                    place="--arrivals",
+                    mend="give --rate or --concurrency, or use simulate",
+                )
+            parts = [Path(name).name.partition(".")[0] for name in setup.names]
+            name = " + ".join(parts) or "arrivals"
+            name += f" on {setup.profile.name}"
+            if name in setups:
+                raise InputError(f"{name} comes twice", mend="name each trace and profile once")
+            setups[name] = setup
+    return setups
+
+
+def _study(given: dict, setups: dict[str, Setup]) -> Study:
+    groups = []
+    for name, setup in setups.items():
+        arms = named_arms(setup)
+        spec = given["baseline"] or ("static:1" if setup.population else "none")
+        baseline = create(spec, setup.gamma)
+        if baseline.drafter and setup.population is None:
+            raise InputError(
+                f"{spec} drafts, and arrivals alone say nothing of acceptance",
+                place="--baseline",
+                mend="add a --trace",
+            )
+        if baseline.name not in arms:
+            arms[baseline.name] = replace(setup.arms[0], scheduler=spec)
+        groups.append(Group(name, setup.demand, arms, baseline.name))
+    first = next(iter(setups.values()))
+    seeds = range(given["seed"], given["seed"] + given["seeds"])
+    return Study(groups, first.loads, seeds, given["slo"], given["gpu_hour_usd"])
+
+
+def named_arms(setup: Setup) -> dict[str, Arm]:
+    """The arms by the schedulers' names, by specification where two have the same name."""
+    arms: dict[str, Arm] = {}
+    for arm in setup.arms:
+        name = create(arm.scheduler, setup.gamma).name
+        arms[arm.scheduler if name in arms else name] = arm
+    return arms
+
+
+@contextmanager
+def progress_bar(total: int, what: str) -> Iterator:
+    """A bar on stderr, where that is a terminal; gives a function that advances it by one."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=make_console(stderr=True),
+        transient=True,
+        disable=sys.stderr is None or not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda words=what: bar.update(task, advance=1, description=words)
+
+
+def _simulate(study: Study, jobs: int, cache: Cache | None) -> bool:
+    """Fill the study; whether it was not interrupted."""
+    began, tasks = time.perf_counter(), study.tasks()
+    demands = [group.demand for group in study.groups]
+    complete = True
+    with (
+        progress_bar(len(tasks), "simulating") as advance,
+        Pool(demands, jobs=jobs, cache=cache) as pool,
+    ):
+        try:
+            for run in study.simulate(pool, tasks):
+                load = run.get("concurrency", run.get("rate"))
+                advance(f"{run['scheduler']} at {load:g}")
+        except KeyboardInterrupt:
+            complete = False
+            pool.close(at_once=True)
+    seconds = time.perf_counter() - began
+    click.echo(
+        f"{len(study.runs)} of {len(tasks)} simulations: {pool.cached} from the cache, "
+        f"{pool.simulated} simulated, {seconds:.1f} s",
+        err=True,
+    )
+    return complete
+
+
+def _notes(
+    study: Study, setups: dict[str, Setup], frontiers: list[GroupFrontier], complete: bool
+) -> list[str]:
+    notes = [] if complete else ["interrupted: what follows is partial"]
+    for index, setup in enumerate(setups.values()):
+        notes += [note for note in notes_on(setup, study.ordered(index)) if note not in notes]
+    notes += sla_notes(frontiers)
+    if (slow := why_slow()) is not None:
+        notes.append(slow)
+    return notes
+
+
+def _check_files(given: dict, setups: dict[str, Setup]) -> None:
+    """Refuse, before anything is simulated, what could not be written after it."""
+    outputs = {
+        "--plot": given["plot"],
+        "--csv": given["csv_path"],
+        "--parquet": given["parquet_path"],
+        "--json": given["json_path"],
+    }
+    inputs = [trace.path for setup in setups.values() for trace in setup.traces]
+    inputs += [given["planner_table"], given["arrivals"], *given["profiles"]]
+    check_outputs(outputs, inputs, streams=("--json",))
+    if given["plot"]:
+        from workbench.report.frontier_plot import check_suffix
+
+        check_suffix(given["plot"])
+    if given["parquet_path"]:
+        check_parquet(given["parquet_path"])
+
+
+def _config(given: dict, setups: dict[str, Setup]) -> dict:
+    """The inputs, for the result file: what is common, then what differs by group."""
+    own = {name: given[name] for name in ("seeds", "sla", "baseline", "apart")}
+    return {**own, "groups": {name: setup.config() for name, setup in setups.items()}}
+
+
+def _write(given: dict, study: Study, frontiers: list, config: dict, notes, complete) -> None:
+    table = rows(study, frontiers)
+    if given["csv_path"]:
+        write_csv(given["csv_path"], table)
+    if given["parquet_path"]:
+        write_parquet(given["parquet_path"], table)
+    if given["plot"]:
+        from workbench.report.frontier_plot import frontier_plot, write_plot
+
+        write_plot(given["plot"], frontier_plot(frontiers))
+    if given["json_path"]:
+        made = document(study, frontiers, config) | {"notes": notes}
+        write_json(given["json_path"], made if complete else made | {"partial": True})
+
+
+def _print(frontiers: list[GroupFrontier], notes: list[str]) -> None:
+    console = make_console()
+    for group in frontiers:
+        console.rule(group.name, align="left")
+        console.print(points_table(group))
+        console.print("* on the scheduler's own frontier, ** on the frontier of all\n")
+        if group.sla:
+            console.print(sla_table(group))
+    for note in notes:
+        console.print(f"note: {note}", soft_wrap=not console.is_terminal)
+    for group in frontiers:
+        if len(frontiers) > 1:
+            console.print(f"{group.name}:", soft_wrap=True)
+        for line in best_lines(group):
+            console.print(line, soft_wrap=True)
