@@ -124,10 +124,21 @@ BAD_REQUESTS = [  # fields, place, a word of the problem
     ({"confidence": [C[0], float("nan"), C[2]]}, "line 2, confidence[1]", "NaN"),
     ({"confidence": [C[0], [0, 1, float("inf")], C[2]]}, "line 2, confidence[1][2]", "Infinity"),
     ({"arrival_s": float("nan")}, "line 2, arrival_s", "NaN"),
+    ({"arrival_s": 1.1e12}, "line 2, arrival_s", "give a number of at most 1000000000000.0"),
+    ({"prompt_tokens": 2**64}, "line 2, prompt_tokens", "expected `int` <="),
+    ({"accepted": [3, 2**63, 1]}, "line 2, accepted[1]", "<= 3; block_size"),
+    ({"accepted": [3, 2**64, 1]}, "line 2, accepted[1]", "<= 3; block_size"),
+    ({"accepted": [3, -(2**64), 1]}, "line 2, accepted[1]", ">= 0"),
+    ({"accepted": [3, 10**400, 1]}, "line 2, accepted[1]", "<= 3; block_size"),
+    ({"confidence": [C[0], [0, 2**64, 1], C[2]]}, "line 2, confidence[1][1]", "<= 1.0; give a"),
+    ({"confidence": [C[0], [0, 10**400, 1], C[2]]}, "line 2, confidence[1][1]", "out of range"),
+    ({"domain": 3}, "line 2, domain", "give text in quotes or null"),
+    ({"prompt_tokens": 5.0}, "line 2, prompt_tokens", "give a whole number"),
 ]
 BAD_ROUNDS = [
     ({"verified": None}, "line 2, verified", "missing"),
     ({"verified": [1, 2]}, "line 2, verified", "has 2 rows"),
+    ({"verified": [1, 2, 2**64]}, "line 2, verified[2]", "<= 3; block_size"),
     ({"verified": [1, 2, 4]}, "line 2, verified[2]", "<= 3"),
     ({"verified": [1, 2, 1]}, "line 2, accepted[2]", "2 is more than verified 1"),
     ({"output_tokens": 8}, "line 2, accepted", "reach 7 tokens"),
@@ -143,6 +154,7 @@ def _refused(path, place, problem):
     text = str(error.value)
     assert error.value.file == str(path) and error.value.place == place
     assert problem in text and "\n" not in text
+    assert error.value.mend
 
 
 @pytest.mark.parametrize(("fields", "place", "problem"), BAD_REQUESTS)
@@ -166,7 +178,8 @@ def test_the_last_round_may_reach_past_the_end(tmp_path):
     ("fields", "place", "problem"),
     [
         ({"format": "workbench.trace/2"}, "line 1, format", "workbench.trace/2"),
-        ({"coverage": "sparse"}, "line 1, coverage", "sparse"),
+        ({"coverage": "sparse"}, "line 1, coverage", "sparse'; write dense or rounds"),
+        ({"block_size": 10**30}, "line 1, block_size", "<= 65535"),
         ({"block_size": 0}, "line 1, block_size", ">= 1"),
         ({"block_size": True}, "line 1, block_size", "bool"),
         ({"block_size": "7"}, "line 1, block_size", "str"),
@@ -235,6 +248,49 @@ def test_compressed_members_may_follow_each_other(tmp_path):
         second = write(tmp_path / f"b{suffix}", request(id="b")).read_bytes()
         (tmp_path / "both").write_bytes(first + second)
         assert read_trace(tmp_path / "both").ids == ["a", "b"]
+
+
+def _line(**fields) -> bytes:
+    return json.dumps(request(**fields)).encode()
+
+
+REPEATED = [
+    (b'{"id":"a",' + _line()[1:], "id"),
+    (_line()[:-1] + b',"prompt_tokens":9}', "prompt_tokens"),
+    (_line()[:-1] + b', "accepted": [0, 0, 0]}', "accepted"),
+    (_line(note=1)[:-1] + b' , "note" :2 }', "note"),
+    (json.dumps(request(), separators=(",", ":")).encode()[:-1] + b',"x":1,"x":1}', "x"),
+    (json.dumps(request(), indent=3).replace("\n", " ").encode()[:-1] + b', "id": "b"}', "id"),
+]
+
+
+@pytest.mark.parametrize(("line", "field"), REPEATED)
+def test_a_field_given_twice_is_refused(tmp_path, line, field):
+    path = write(tmp_path / "t", header(), line)
+    _refused(path, f"line 2, {field}", "appears twice in the line; keep one")
+
+
+def test_a_header_field_given_twice_is_refused(tmp_path):
+    line = json.dumps(header()).encode()[:-1] + b', "block_size": 3}'
+    _refused(write(tmp_path / "t", line, request()), "line 1, block_size", "appears twice")
+
+
+def test_no_way_of_writing_one_object_looks_like_a_repetition(tmp_path):
+    """Spaces, escapes and inner objects with the same names; and what is not read."""
+    odd = request(note={"id": 1, "note": {"id": 2}}, **{"ä\n": "id", "": {}})
+    for options in ({"separators": (",", ":")}, {}, {"indent": 2}, {"ensure_ascii": False}):
+        text = json.dumps(odd, **options).replace("\n ", " ").replace("\n}", "}")
+        path = write(tmp_path / "t", header(), b"  " + text.encode() + b" ")
+        assert read_trace(path).ids == ["a"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".jsonl.zst"])
+def test_a_byte_order_mark_is_harmless(tmp_path, suffix):
+    line = b"\xef\xbb\xbf" + json.dumps(header()).encode()
+    path = write(tmp_path / f"t{suffix}", line, request())
+    assert read_trace(path).ids == ["a"]
+    marked = b"\xef\xbb\xbf" + json.dumps(request()).encode()
+    _refused(write(tmp_path / "u", header(), marked), "line 2", "not JSON")
 
 
 def test_missing_file_lists_the_shipped_ones():

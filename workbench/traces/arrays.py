@@ -73,7 +73,7 @@ class NumberArray:
         try:
             array = self._parser.parse(text)
             numbers = np.frombuffer(array.as_buffer(of_type=self._buffer_type), self._wide)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RuntimeError):  # RuntimeError: an integer past 64 bits
             return None
         finally:
             array = None  # the parser refuses its next document while one is alive

@@ -15,6 +15,7 @@ from workbench.errors import InputError
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
 
 
@@ -47,7 +48,7 @@ class _ZstdFrames(io.RawIOBase):
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Yield the decompressed lines of ``path`` without their ends.
+    """Yield the decompressed lines of ``path`` without their ends, nor a mark at the beginning.
 
     Raises InputError if the file cannot be read or its compressed data is damaged or cut short.
     """
@@ -64,6 +65,8 @@ def read_lines(path: Path) -> Iterator[bytes]:
                 stream = file
             for line in stream:
                 number += 1
+                if number == 1:  # some editors and spreadsheets begin UTF-8 with a mark
+                    line = line.removeprefix(_BYTE_ORDER_MARK)
                 yield line.rstrip(b"\r\n")
     except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
         raise InputError(
@@ -73,4 +76,6 @@ def read_lines(path: Path) -> Iterator[bytes]:
             mend="copy the file again",
         ) from error
     except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", file=path) from error
+        raise InputError(
+            f"cannot be read ({error.strerror or error})", file=path, mend="name a file that can be"
+        ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -16,12 +15,14 @@ from workbench.files import resolve
 from workbench.traces.arrays import NumberArray
 from workbench.traces.lines import read_lines
 from workbench.traces.model import FORMAT, Header, HeaderFields, Trace
+from workbench.traces.objects import Members, decode_line, repeated
+from workbench.validation import explain
 
+MOST_SECONDS = 1e12  # of an arrival: 30,000 years; beyond, clocks lose their microseconds
 SUFFIXES = ("", ".gz", ".zst", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 
-_Members = dict[str, msgspec.Raw]
 _INT32 = 2**31 - 1
-_Seconds = Annotated[float, msgspec.Meta(ge=0)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 _FIELDS: dict[str, Any] = {  # one value per request; None where the file has none
     "id": str,
     "prompt_tokens": Annotated[int, msgspec.Meta(ge=1, le=_INT32)],
@@ -31,6 +32,7 @@ _FIELDS: dict[str, Any] = {  # one value per request; None where the file has no
     "session": str | None,
     "cached_prompt_tokens": Annotated[int, msgspec.Meta(ge=0, le=_INT32)] | None,
 }
+_CHOICES = {"coverage": "write dense or rounds", "confidence_sees": "write prefix or token"}
 _REQUIRED = ("id", "prompt_tokens", "output_tokens", "accepted")
 
 
@@ -54,7 +56,7 @@ class _Reader:
         self.line = 1
         gamma = header.block_size
         count = np.uint8 if gamma <= np.iinfo(np.uint8).max else np.uint16
-        self.members = msgspec.json.Decoder(_Members)
+        self.members = msgspec.json.Decoder(Members)
         self.decoders = {field: msgspec.json.Decoder(kind) for field, kind in _FIELDS.items()}
         self.arrays = {
             "confidence": NumberArray(np.float32, 0.0, 1.0, width=gamma),
@@ -75,7 +77,9 @@ class _Reader:
                 self.line = number
                 self._request(line)
         if not self.lengths:
-            raise InputError("has a header but no requests", file=self.path)
+            raise InputError(
+                "has a header but no requests", file=self.path, mend="add a line for each request"
+            )
         return self._trace()
 
     def _fail(self, problem: str, field: str | None = None, mend: str | None = None) -> NoReturn:
@@ -83,10 +87,12 @@ class _Reader:
         raise InputError(problem, file=self.path, place=place, mend=mend)
 
     def _request(self, line: bytes) -> None:
-        members = _decode_line(self.path, self.line, line, self.members)
+        members = decode_line(self.path, self.line, line, self.members)
+        if (twice := repeated(line, members)) is not None:
+            self._fail("appears twice in the line", twice, "keep one of them")
         for field in _REQUIRED + (("verified",) if "verified" in self.arrays else ()):
             if field not in members:
-                self._fail("required field is missing", field)
+                self._fail("required field is missing", field, "add it to the line")
         values = {field: self._value(field, members.pop(field, None)) for field in _FIELDS}
         arrays = {field: self._array(field, members.pop(field, None)) for field in self.arrays}
         self._check_values(values)
@@ -108,7 +114,7 @@ class _Reader:
         try:
             return self.decoders[field].decode(raw)
         except msgspec.DecodeError as error:
-            self._fail(*_place(field, error))
+            self._fail(*explain(error, field))
 
     def _array(self, field: str, raw: msgspec.Raw | None) -> np.ndarray | None:
         if raw is None or (field == "confidence" and bytes(raw) == b"null"):
@@ -116,17 +122,20 @@ class _Reader:
         try:
             return self.arrays[field].decode(bytes(raw))
         except msgspec.DecodeError as error:
-            problem, place = _place(field, error)
-            about_gamma = "length" in problem or "`int` <=" in problem
-            mend = f"block_size in the header is {self.header.block_size}" if about_gamma else None
+            problem, place, mend = explain(error, field)
+            if "length" in problem or "`int` <=" in problem:
+                mend = f"block_size in the header is {self.header.block_size}"
             self._fail(problem, place, mend)
 
     def _check_values(self, values: dict) -> None:
         earlier = self.lines_of.setdefault(values["id"], self.line)
         if earlier != self.line:
-            self._fail(f"'{values['id']}' is the id of line {earlier} already", "id")
+            problem = f"'{values['id']}' is the id of line {earlier} already"
+            self._fail(problem, "id", "give each request its own")
         if (values["cached_prompt_tokens"] or 0) > values["prompt_tokens"]:
-            self._fail("is more than prompt_tokens", "cached_prompt_tokens")
+            self._fail(
+                "is more than prompt_tokens", "cached_prompt_tokens", "count cached ones only"
+            )
 
     def _check_rows(self, output_tokens: int, arrays: dict[str, np.ndarray | None]) -> None:
         accepted, confidence = arrays["accepted"], arrays["confidence"]
@@ -140,7 +149,8 @@ class _Reader:
             )
         for field, array in arrays.items():
             if array is not None and len(array) != rows:
-                self._fail(f"has {len(array)} rows, accepted has {rows}", field)
+                problem = f"has {len(array)} rows, accepted has {rows}"
+                self._fail(problem, field, "give each draft block a row in both")
         if verified is not None:
             self._check_rounds(accepted, verified, anchors)
         if rows:
@@ -148,13 +158,15 @@ class _Reader:
             first, line = self.confident = self.confident or (has, self.line)
             if has != first:
                 there, here = ("present", "missing") if first else ("missing", "present")
-                self._fail(f"is {here}, but in line {line} it is {there}", "confidence")
+                problem = f"is {here}, but in line {line} it is {there}"
+                self._fail(problem, "confidence", "give it in all requests or in none")
 
     def _check_rounds(self, accepted: np.ndarray, verified: np.ndarray, anchors: int) -> None:
         too_many = accepted > verified
         if too_many.any():
             i = int(too_many.argmax())
-            self._fail(f"{accepted[i]} is more than verified {verified[i]}", f"accepted[{i}]")
+            problem = f"{accepted[i]} is more than verified {verified[i]}"
+            self._fail(problem, f"accepted[{i}]", "count drafts that were verified only")
         reached = np.cumsum(accepted.astype(np.int64) + 1)
         start = reached - accepted - 1
         if (start >= anchors).any():
@@ -178,7 +190,7 @@ class _Reader:
         codes: dict[str, int] = {}
         domain = np.array([codes.setdefault(d, len(codes)) for d in domains])
         if len(codes) > np.iinfo(np.int16).max:
-            self._fail("more than 32767 different domains", "domain")
+            self._fail("more than 32767 different domains", "domain", "use fewer labels")
         confidence = self.rows["confidence"]
         if not confidence or (self.confident and not self.confident[0]):
             confidence = None
@@ -214,7 +226,7 @@ class _Reader:
 def _header(path: Path, line: bytes | None) -> Header:
     if line is None:
         raise InputError("is empty", file=path, mend="a trace begins with a header line")
-    fields = _decode_line(path, 1, line, msgspec.json.Decoder(dict[str, Any]))
+    fields = decode_line(path, 1, line, msgspec.json.Decoder(dict[str, Any]))
     if fields.get("format") != FORMAT:
         found = f"is {json.dumps(fields['format'])}" if "format" in fields else "is missing"
         raise InputError(
@@ -223,63 +235,21 @@ def _header(path: Path, line: bytes | None) -> Header:
             place="line 1, format",
             mend=f"need {FORMAT}",
         )
+    members = msgspec.json.decode(line, type=Members)
+    if (twice := repeated(line, members)) is not None:
+        raise InputError(
+            "appears twice in the line",
+            file=path,
+            place=f"line 1, {twice}",
+            mend="keep one of them",
+        )
     try:
         known = msgspec.json.decode(line, type=HeaderFields)
     except msgspec.ValidationError as error:
-        problem, place = _place("", error)
-        raise InputError(
-            problem, file=path, place=f"line 1, {place}" if place else "line 1"
-        ) from error
+        problem, place, mend = explain(error)
+        mend = _CHOICES.get(place, mend)
+        place = f"line 1, {place}" if place else "line 1"
+        raise InputError(problem, file=path, place=place, mend=mend) from error
     names = HeaderFields.__struct_fields__
     unknown = {key: value for key, value in fields.items() if key not in names}
     return Header(**{field: getattr(known, field) for field in names}, unknown=unknown)
-
-
-def _decode_line(path: Path, number: int, line: bytes, decoder: msgspec.json.Decoder):
-    """A line's JSON object. Raises InputError if it is not UTF-8, not JSON or not an object."""
-    place = f"line {number}"
-    try:
-        if not line.isascii():  # msgspec does not look inside strings that it skips
-            line.decode()
-        return decoder.decode(line)
-    except UnicodeDecodeError as error:
-        raise InputError(f"is not UTF-8 (byte {error.start})", file=path, place=place) from error
-    except msgspec.ValidationError as error:
-        raise InputError("is not a JSON object", file=path, place=place) from error
-    except msgspec.DecodeError as error:
-        constant = _find_constant(line)
-        if constant is None:
-            raise InputError(f"is not JSON ({error})", file=path, place=place) from error
-        field, value = constant
-        place = f"{place}, {field}" if field else place
-        raise InputError(f"{value} is not a JSON number", file=path, place=place) from error
-    except RecursionError as error:
-        raise InputError("is nested too deeply", file=path, place=place) from error
-
-
-def _find_constant(line: bytes) -> tuple[str, str] | None:
-    """Place and name of the first NaN or Infinity, which Python's own JSON writer leaves."""
-
-    class Constant(str):
-        pass
-
-    try:
-        todo: list[tuple[str, Any]] = [("", json.loads(line, parse_constant=Constant))]
-    except (ValueError, RecursionError):
-        return None
-    while todo:
-        place, value = todo.pop()
-        if isinstance(value, Constant):
-            return place, str(value)
-        if isinstance(value, dict):
-            todo += [(f"{place}.{k}" if place else k, v) for k, v in reversed(value.items())]
-        elif isinstance(value, list):
-            todo += [(f"{place}[{i}]", v) for i, v in reversed(list(enumerate(value)))]
-    return None
-
-
-def _place(field: str, error: msgspec.DecodeError) -> tuple[str, str]:
-    """Problem and place (``confidence[12][3]``) out of msgspec's message, which ends in a path."""
-    match = re.fullmatch(r"(.*?)(?: - at `\$(.*)`)?", str(error), re.DOTALL)
-    problem, path = match[1], match[2] or ""
-    return problem[0].lower() + problem[1:], (field + path).lstrip(".")
