@@ -46,6 +46,12 @@ FAULTS = {
     "nan": (GENERIC + "nan,1,1,,0\n", "line 2, arrival_s: 'nan' is not a number"),
     "before 0": (GENERIC + "1,1,1,,0\n-1,1,1,,0\n", "line 3, arrival_s: -1 is less than 0"),
     "cached": (GENERIC + "1,5,1,,6\n", "line 2, cached_prompt_tokens: is more than prompt_tokens"),
+    "far off": (GENERIC + "2e12,1,1,,0\n", "line 2, arrival_s: 2e12 is more than 1e.12; correct"),
+    "far off ns": (
+        "arrival_time_ns,input_toks,output_toks\n1e300,1,1\n",
+        "line 2, arrival_time_ns: 1e300 is more than 1e.21",
+    ),
+    "far off ms": (samples.MOONCAKE.replace("3000", "1e300", 1), "line 3, timestamp: expected"),
     "half the lengths": ("arrival_s,prompt_tokens\n1,2\n", "has prompt_tokens but not the other"),
     "unfailed call": (
         AGENTS.replace("azure/Kimi-K2.5,1", "azure/Kimi-K2.5,0"),
@@ -61,15 +67,15 @@ FAULTS = {
     "lengths alone": (samples.LENGTHS, "which have no arrivals; name the windows file"),
     "mooncake length": (
         samples.MOONCAKE.replace("915", "0"),
-        "line 4, input_length: Expected `int`",
+        "line 4, input_length: expected `int`",
     ),
-    "mooncake type": (samples.MOONCAKE.replace("354", '"x"'), "line 3, output_length: Expected"),
+    "mooncake type": (samples.MOONCAKE.replace("354", '"x"'), "line 3, output_length: expected"),
     "mooncake field": (
         samples.MOONCAKE.replace('"output_length": 3,', ""),
-        "line 2: Object missing required field `output_length`",
+        "line 2: object missing required field `output_length`",
     ),
-    "mooncake time": (samples.MOONCAKE.replace("3000", "-1", 1), "line 3, timestamp: Expected"),
-    "mooncake line": (samples.MOONCAKE + "{", "line 5: Input data was truncated"),
+    "mooncake time": (samples.MOONCAKE.replace("3000", "-1", 1), "line 3, timestamp: expected"),
+    "mooncake line": (samples.MOONCAKE + "{", "line 5: input data was truncated"),
     "other blocks": (
         samples.MOONCAKE.replace("915", "500"),
         "line 4, hash_ids: 2 hashes, but 500 tokens are 1 blocks of 512",
@@ -92,11 +98,22 @@ def test_faults_in_a_file(tmp_path, case):
     with pytest.raises(InputError, match=says) as caught:
         read_arrivals(path)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(str(path))
+    assert caught.value.mend
+
+
+def test_a_byte_order_mark_is_harmless(tmp_path):
+    for name in ("AZURE", "MOONCAKE", "SHAREGPT", "VIDUR"):
+        text = getattr(samples, name)
+        plain = read_arrivals(samples.write(tmp_path / "plain.gz", text))
+        marked = read_arrivals(samples.write(tmp_path / "marked.gz", "\ufeff" + text))
+        assert plain.at.tolist() == marked.at.tolist()
 
 
 def test_no_file_a_folder_and_damaged_data(tmp_path):
     assert "no such file; name a file" in fault(tmp_path / "none.csv")
     assert "is a folder" in fault(tmp_path)
+    assert "File name too long" in fault(tmp_path / ("x" * 300))
+    assert "is a device" in fault("/dev/null")
     whole = samples.write(tmp_path / "a.gz", samples.AZURE * 50).read_bytes()
     (tmp_path / "cut.gz").write_bytes(whole[:-20])
     assert "cut short" in fault(tmp_path / "cut.gz")
@@ -114,6 +131,8 @@ def test_no_file_a_folder_and_damaged_data(tmp_path):
         ({"start": 9, "stop": 5}, "a slice from 9 to 5 s is empty"),
         ({"start": -1}, "a slice from -1 s; give seconds ≥ 0"),
         ({"stop": math.inf}, "a slice to inf s"),
+        ({"speedup": 1e-300}, "a speedup of 1e-300; give at least 1e-12"),
+        ({"speedup": 1e-12}, "a speedup of 1e-12 spreads it over 5.89e.12 s; give one"),
     ],
 )
 def test_impossible_slices(tmp_path, options, says):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.arrivals import gamma, on_off, poisson, process, weibull
@@ -123,3 +123,33 @@ def test_process_chooses_by_its_arguments():
 def test_bad_numbers_are_named(call, says):
     with pytest.raises(InputError, match=says):
         call()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: poisson(1e-300, 5, rng()),
+        lambda: poisson(1e300, 5, rng()),
+        lambda: gamma(1.0, 1e-200, 5, rng()),
+        lambda: gamma(1.0, 1e200, 5, rng()),
+        lambda: weibull(1e-10, 1.0, 5, rng()),
+        lambda: on_off(1.0, 1e300, 1e300, 5, rng()),
+        lambda: on_off(1.0, 1.0, float("nan"), 5, rng()),
+    ],
+)
+def test_numbers_that_would_overflow_are_refused(make):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert caught.value.mend
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(1e-9, 1e9), st.floats(1e-6, 1000), st.floats(1.0, 1e9), st.floats(0, 1e9))
+def test_all_that_is_taken_gives_finite_times(rate, cv, on_s, off_s):
+    for at in (gamma(rate, cv, 20, rng()), poisson(rate, 20, rng())):
+        assert np.isfinite(at).all() and (np.diff(at) >= 0).all()
+    try:
+        at = on_off(rate, on_s, off_s, 20, rng())
+    except InputError:  # more phases than memory holds
+        return
+    assert np.isfinite(at).all() and (np.diff(at) >= 0).all()

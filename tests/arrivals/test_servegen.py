@@ -1,6 +1,7 @@
 """ServeGen windows: rates, gap shapes and lengths as given, and slices that agree."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_more_than_memory_bears_is_refused_with_a_slice_that_fits(tmp_path):
         ('"14":0.441', '"0":0.441', "line 1, input_tokens: a length is not a whole number > 0"),
         ('"14":0.441', '"14":-1', "line 1, input_tokens: shares must be"),
         ('{"7":1}', "{}", "line 2, output_tokens: shares must be"),
-        ('{"7":1}', "[7]", "line 2: Expected `object`"),
+        ('{"7":1}', "[7]", "line 2, output_tokens: expected `object`"),
         ('"client":12', '"client":99', "no lengths of client 12 of m-small"),
     ],
 )
@@ -147,3 +148,22 @@ def test_faults_of_the_lengths_file(windows, old, new, says):
     with pytest.raises(InputError, match=says) as caught:
         read_arrivals(windows)
     assert str(caught.value).startswith(str(lengths))
+
+
+def test_the_heaviest_tails_end_with_an_error_not_with_the_memory(tmp_path):
+    """Weibull of shape 0.05: most windows are empty, the others hold a burst of millions."""
+    path = one_window(tmp_path, 8000.0, "Weibull", 0.05)
+    kinds = set()
+    for seed in range(8):
+        try:
+            assert read_arrivals(path, seed=seed).requests <= 5_000_000
+        except InputError as error:
+            kinds.add(str(error).partition(": ")[2].partition(" ")[0])
+    assert kinds == {"no", "line"}  # "no requests in it" and "line 2, shape: bursts of …"
+
+
+def test_a_window_of_many_requests_is_read_in_a_blink(tmp_path):
+    path = one_window(tmp_path, 1000.0, "Gamma", 0.5)
+    start = time.process_time()
+    assert read_arrivals(path).requests == pytest.approx(600_000, rel=0.01)
+    assert time.process_time() - start < 2.0

@@ -10,6 +10,7 @@ import numpy as np
 from workbench.arrivals.model import Recorded, Request
 from workbench.arrivals.table import Table
 from workbench.errors import InputError
+from workbench.traces.reading import MOST_SECONDS
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def _agents(table: Table, request: Request) -> Recorded:
             notes.append(f"{failed.sum()} failed calls (is_error) dropped")
             table.keep(~failed)
     if not len(table):
-        raise InputError("every call failed", file=table.path, place="is_error")
+        raise InputError(
+            "every call failed", file=table.path, place="is_error", mend="name a file with others"
+        )
     time = table.number("start_time_s")
     names, session = table.labels("session")
     if (session < 0).any():
@@ -124,7 +127,7 @@ def _sharegpt(table: Table, request: Request) -> Recorded:
         # the same requests once per tokenizer: together they would be a doubled load
         notes = pick_model(table, "tokenizer_model", request.model, single=True)
     return Recorded(
-        time=table.number("arrival_time_ns") / 1e9,
+        time=table.number("arrival_time_ns", high=1e9 * MOST_SECONDS) / 1e9,
         prompt=table.whole("input_toks"),
         output=table.whole("output_toks"),
         notes=notes,

@@ -12,13 +12,15 @@ import numpy as np
 from workbench.arrivals.model import Recorded, Request
 from workbench.arrivals.table import INT32
 from workbench.errors import InputError
+from workbench.traces.reading import MOST_SECONDS
+from workbench.validation import explain
 
 BLOCK_TOKENS = 512  # prompt tokens per hash (Mooncake, FAST25-release/traces)
 _Tokens = Annotated[int, msgspec.Meta(ge=1, le=INT32)]
 
 
 class _Line(msgspec.Struct):
-    timestamp: Annotated[float, msgspec.Meta(ge=0)]  # milliseconds
+    timestamp: Annotated[float, msgspec.Meta(ge=0, le=1e3 * MOST_SECONDS)]  # milliseconds
     input_length: _Tokens
     output_length: _Tokens
     hash_ids: list[int] | None = None
@@ -93,6 +95,6 @@ def _shared_blocks(hashes: Iterable[Iterable[int]]) -> list[int]:
 
 
 def _fault(path: Path, number: int, error: msgspec.DecodeError) -> InputError:
-    problem, _, place = str(error).partition(" - at `$.")
-    place = f"line {number}" + (f", {place.rstrip('`')}" if place else "")
-    return InputError(problem, file=path, place=place, mend="correct or delete the line")
+    problem, place, mend = explain(error)
+    place = f"line {number}" + (f", {place}" if place else "")
+    return InputError(problem, file=path, place=place, mend=mend)

@@ -9,7 +9,9 @@ import numpy as np
 from workbench.errors import InputError
 
 LEAST_SHAPE = 0.02  # of gamma and Weibull gaps; below, their moments overflow
-_MOST_CV = 1000.0
+_LEAST_CV, _MOST_CV = 1e-6, 1000.0
+_LEAST_RATE, _MOST_RATE = 1e-9, 1e9  # requests per second
+_MOST_PHASE_S = 1e9
 _MOST_PHASES = 50_000_000  # on/off phases held in memory
 
 
@@ -26,8 +28,11 @@ def gamma(rate: float, cv: float, n: int, rng: np.random.Generator) -> np.ndarra
     vLLM's and SGLang's benchmarks call the gamma shape "burstiness": it is 1/cv².
     """
     _check(rate, n)
-    if not 0 <= cv <= _MOST_CV:
-        raise InputError(f"gaps with a cv of {cv:g}", mend=f"give 0 to {_MOST_CV:g}; 1 is Poisson")
+    if cv != 0 and not _LEAST_CV <= cv <= _MOST_CV:
+        raise InputError(
+            f"gaps with a cv of {cv:g}",
+            mend=f"give 0 or {_LEAST_CV:g} to {_MOST_CV:g}; 1 is Poisson",
+        )
     if cv == 0:
         return np.arange(1, n + 1) / rate
     shape = cv**-2.0
@@ -51,9 +56,10 @@ def on_off(rate: float, on_s: float, off_s: float, n: int, rng: np.random.Genera
     1 + 2·rate·off²/(on+off).
     """
     _check(rate, n)
-    if not (math.isfinite(on_s) and on_s > 0 and math.isfinite(off_s) and off_s >= 0):
+    if not (0 < on_s <= _MOST_PHASE_S and 0 <= off_s <= _MOST_PHASE_S):
         raise InputError(
-            f"on-off phases of {on_s:g} and {off_s:g} s", mend="give seconds on > 0 and off ≥ 0"
+            f"on-off phases of {on_s:g} and {off_s:g} s",
+            mend=f"give seconds on > 0 and off ≥ 0, at most {_MOST_PHASE_S:g}",
         )
     if off_s == 0 or n == 0:
         return poisson(rate, n, rng)
@@ -81,6 +87,10 @@ def _check(rate: float, n: int) -> None:
     if not (math.isfinite(rate) and rate > 0):
         raise InputError(
             f"a rate of {rate:g} requests/s brings no requests", mend="give more than 0"
+        )
+    if not _LEAST_RATE <= rate <= _MOST_RATE:
+        raise InputError(
+            f"a rate of {rate:g} requests/s", mend=f"give {_LEAST_RATE:g} to {_MOST_RATE:g}"
         )
     if n < 0:
         raise InputError(f"{n} requests", mend="give 0 or more")

@@ -17,8 +17,10 @@ from workbench.arrivals.model import Arrivals, Recorded, Request
 from workbench.arrivals.mooncake import read_mooncake
 from workbench.arrivals.table import Table
 from workbench.errors import InputError
+from workbench.files import not_a_file
 from workbench.traces import read_trace
 from workbench.traces.lines import read_lines
+from workbench.traces.reading import MOST_SECONDS
 
 _MOONCAKE = ("timestamp", "input_length", "output_length")
 _SERVEGEN = CsvFormat(
@@ -46,10 +48,11 @@ def read_arrivals(
     """
     _check_slice(speedup, start, stop)
     path = Path(name)
-    if not path.is_file():
+    problem = not_a_file(path)
+    if problem is not None:
         raise InputError(
-            "is a folder" if path.is_dir() else "no such file",
-            file=path,
+            problem,
+            file=name,
             mend="name a file; docs/arrivals.md says which formats are read and where they are had",
         )
     recorded = _read(path, Request(start, stop, seed, model))
@@ -59,6 +62,8 @@ def read_arrivals(
 def _check_slice(speedup: float, start: float | None, stop: float | None) -> None:
     if not (math.isfinite(speedup) and speedup > 0):
         raise InputError(f"a speedup of {speedup:g}", mend="give more than 0; 2 halves every gap")
+    if speedup < 1 / MOST_SECONDS:
+        raise InputError(f"a speedup of {speedup:g}", mend=f"give at least {1 / MOST_SECONDS:g}")
     for what, value in (("from", start), ("to", stop)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise InputError(f"a slice {what} {value:g} s", mend="give seconds ≥ 0")
@@ -79,7 +84,7 @@ def _read(path: Path, request: Request) -> Recorded:
         raise InputError("is empty", file=path, mend=_formats())
     first = head[-1]
     lines = itertools.chain(head, lines)
-    if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
+    if first.lstrip(b" \t").startswith(b"{"):
         return _read_json(path, first, lines, request)
     table = Table(path, lines)
     format = next((known for known in _CSV if set(known.required) <= set(table.columns)), None)
@@ -92,7 +97,7 @@ def _read(path: Path, request: Request) -> Recorded:
             mend=_formats(),
         )
     if not len(table):
-        raise InputError("has a header but no rows", file=path)
+        raise InputError("has a header but no rows", file=path, mend="add a row for each request")
     if request.model is not None and not any(name in table.columns for name in MODEL_COLUMNS):
         _no_models(path, request)
     recorded = format.read(table, request)
@@ -106,7 +111,9 @@ def _read_json(path: Path, first: bytes, lines: Iterator[bytes], request: Reques
     try:
         keys = msgspec.json.decode(first, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
-        raise InputError(f"is no JSON ({error})", file=path, place="line 1") from error
+        raise InputError(
+            f"is no JSON ({error})", file=path, place="line 1", mend="correct or delete the line"
+        ) from error
     if request.model is not None:
         _no_models(path, request)
     if bytes(keys.get("format", b"")).startswith(b'"workbench.trace/'):
@@ -184,6 +191,12 @@ def _arrivals(
         recorded.zero = float(time[0])
     zero = recorded.zero if start is None else start
     at = (time[first:last] - zero) / speedup
+    if at[-1] > MOST_SECONDS:
+        raise InputError(
+            f"a speedup of {speedup:g} spreads it over {at[-1]:.3g} s",
+            file=name,
+            mend=f"give one that keeps it below {MOST_SECONDS:g} s",
+        )
     columns = tuple(None if column is None else column[first:last] for column in columns)
     if last - first < len(time) and recorded.span is None:
         notes.append(f"{last - first} of {len(time)} requests taken")

@@ -17,6 +17,7 @@ from workbench.arrivals.processes import LEAST_SHAPE
 from workbench.arrivals.table import INT32, Table
 from workbench.errors import InputError
 from workbench.traces.lines import read_lines
+from workbench.validation import explain
 
 WINDOWS = ("model", "client", "window_start_s", "rate_req_s", "pattern", "shape")
 OPTIONAL = ("cv", "scale")
@@ -25,6 +26,11 @@ WINDOW_S = 600.0
 _LENGTHS_WINDOW_S = 6 * 3600.0
 _DAY_S = 86400.0
 _MOST_REQUESTS = 5_000_000
+_CHUNK = 100_000  # gaps
+
+
+class _TooManyError(Exception):
+    """A window holds more requests than can be simulated."""
 
 
 class _Lengths(msgspec.Struct):
@@ -76,11 +82,23 @@ def read_windows(table: Table, request: Request) -> Recorded:
         notes.append("no lengths file beside the windows file: requests have no lengths")
     samplers = {} if lengths is None else _read_lengths(lengths)
     models, clients = table.columns["model"], table.columns["client"]
-    times, prompts, outputs = [], [], []
+    times, prompts, outputs, total = [], [], [], 0
     for row in chosen.tolist():
         key = f"{models[row]}/{clients[row]}"
         rng = np.random.default_rng([request.seed, *f"{key}/{begin[row]}".encode()])
-        at = begin[row] + _RENEWALS[patterns[row]](rate[row], shape[row], rng)
+        try:
+            at = begin[row] + _RENEWALS[patterns[row]](rate[row], shape[row], rng)
+            total += len(at)
+            if total > _MOST_REQUESTS:
+                raise _TooManyError
+        except _TooManyError:
+            table.fail(
+                row,
+                "shape",
+                f"bursts of shape {shape[row]:g} at {rate[row]:g} requests/s make it more than "
+                f"{_MOST_REQUESTS:,} requests",
+                "raise the shape or lower the rate",
+            )
         times.append(at)
         if lengths is not None:
             own = _at_time(samplers, models[row], clients[row], begin[row], lengths)
@@ -118,13 +136,22 @@ def _weibull_gaps(rate: float, shape: float, rng: np.random.Generator) -> np.nda
 
 
 def _renewal(first: float, rate: float, cv: float, gaps) -> np.ndarray:
-    """Times in [0, 600) of a renewal process whose first event is at ``first``."""
+    """Times in [0, 600) of a renewal process whose first event is at ``first``.
+
+    Raises _TooManyError where a tail so heavy that nearly all fall in one burst makes it endless.
+    """
     mean = rate * WINDOW_S
-    at = np.array([first])
-    while at[-1] < WINDOW_S:
-        left = (WINDOW_S - at[-1]) / WINDOW_S * mean
-        more = gaps(int(left + 4 * cv * math.sqrt(left)) + 8)
-        at = np.concatenate([at, at[-1] + np.cumsum(more)])
+    parts, last, count = [np.array([first])], first, 1
+    while last < WINDOW_S:
+        if count > _MOST_REQUESTS:
+            raise _TooManyError
+        left = (WINDOW_S - last) / WINDOW_S * mean
+        # the spread of heavy tails is not bounded by what fits in memory
+        spread = min(4 * cv * math.sqrt(left), left + _CHUNK)
+        more = gaps(max(int(left + spread) + 8, count // 2 if len(parts) > 4 else 0))
+        parts.append(last + np.cumsum(more))
+        last, count = parts[-1][-1], count + len(more)
+    at = np.concatenate(parts)
     return at[: np.searchsorted(at, WINDOW_S)]
 
 
@@ -155,7 +182,9 @@ def _read_lengths(path: Path) -> dict[tuple[str, str], dict[float, tuple[Sampler
         try:
             row = decoder.decode(line)
         except msgspec.DecodeError as error:
-            raise InputError(str(error), file=path, place=f"line {number}") from error
+            problem, place, mend = explain(error)
+            place = f"line {number}" + (f", {place}" if place else "")
+            raise InputError(problem, file=path, place=place, mend=mend) from error
         pair = tuple(
             _sampler(path, f"line {number}, {field}", getattr(row, field))
             for field in ("input_tokens", "output_tokens")
@@ -168,9 +197,17 @@ def _sampler(path: os.PathLike, place: str, shares: dict[str, float]) -> Sampler
     """Draws lengths by their shares, which are renormalised: small ones were left out."""
     share = np.array(list(shares.values()))
     if not all(re.fullmatch(r"[1-9]\d{0,9}", text) and int(text) <= INT32 for text in shares):
-        raise InputError("a length is not a whole number > 0", file=path, place=place)
-    if not len(share) or not (np.isfinite(share) & (share >= 0)).all() or share.sum() <= 0:
-        raise InputError("shares must be ≥ 0 with a sum > 0", file=path, place=place)
+        raise InputError(
+            "a length is not a whole number > 0", file=path, place=place, mend="correct the lengths"
+        )
+    if (
+        not len(share)
+        or not (np.isfinite(share) & (share >= 0)).all()
+        or not 0 < share.sum() < np.inf
+    ):
+        raise InputError(
+            "shares must be ≥ 0 with a finite sum > 0", file=path, place=place, mend="correct them"
+        )
     value = np.array(list(map(int, shares)), np.int64)
     edge = np.cumsum(share / share.sum())[:-1]
     return lambda n, rng: value[np.searchsorted(edge, rng.random(n), side="right")]
@@ -180,7 +217,9 @@ def _at_time(samplers, model: str, client: str, time: float, path: Path) -> tupl
     """The client's samplers of the 6 h window around ``time``, else of the nearest time of day."""
     own = samplers.get((model, client))
     if own is None:
-        raise InputError(f"no lengths of client {client} of {model}", file=path)
+        raise InputError(
+            f"no lengths of client {client} of {model}", file=path, mend="add a line for it"
+        )
     # distance to the middle of a lengths window, round the clock
     middle = np.array(list(own)) + _LENGTHS_WINDOW_S / 2
     away = np.abs(middle - (time + WINDOW_S / 2))

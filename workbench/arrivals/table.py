@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from workbench.errors import InputError
+from workbench.traces.reading import MOST_SECONDS
 
 INT32 = 2**31 - 1
+_MEND = "correct or delete the line"
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?")
 _UTC = ("Z", "+00:00", "+0000")
 
@@ -22,9 +24,7 @@ class Table:
 
     def __init__(self, path: Path, lines: Iterable[bytes]):
         self.path = path
-        # utf-8-sig: spreadsheets begin the file with a byte order mark
-        text = (line.decode("utf-8-sig" if i == 0 else "utf-8") for i, line in enumerate(lines))
-        reader = csv.reader(text, strict=True)
+        reader = csv.reader((line.decode() for line in lines), strict=True)
         rows, self.line = [], []
         try:
             for row in reader:
@@ -49,7 +49,9 @@ class Table:
                     mend="correct or delete the line",
                 )
         if len(set(header)) != len(header):
-            raise InputError("a column name appears twice", file=path, place="line 1")
+            raise InputError(
+                "a column name appears twice", file=path, place="line 1", mend="rename one of them"
+            )
         self.columns = dict(zip(header, map(list, zip(*rows[1:], strict=True)), strict=False))
         for name in header[len(self.columns) :]:
             self.columns[name] = []
@@ -65,7 +67,7 @@ class Table:
         for name, column in self.columns.items():
             self.columns[name] = [column[i] for i in kept]
 
-    def fail(self, row: int, field: str, problem: str, mend: str | None = None):
+    def fail(self, row: int, field: str, problem: str, mend: str = _MEND):
         """Raise InputError about one field of one row."""
         place = f"line {self.line[row]}, {field}"
         raise InputError(problem, file=self.path, place=place, mend=mend)
@@ -80,9 +82,9 @@ class Table:
                 return np.array(values, np.int32)
         return np.array(self._each(field, lambda text: _whole(text, low)), np.int32)
 
-    def number(self, field: str, low: float = 0.0) -> np.ndarray:
-        """Finite numbers ≥ low, float64 [N]."""
-        return np.array(self._each(field, lambda text: _number(text, low)), np.float64)
+    def number(self, field: str, high: float = MOST_SECONDS) -> np.ndarray:
+        """Numbers 0..high, float64 [N]."""
+        return np.array(self._each(field, lambda text: _number(text, high)), np.float64)
 
     def instants(self, field: str) -> np.ndarray:
         """Dates with times of day, as nanoseconds since 1970, int64 [N]; UTC or without a zone."""
@@ -106,7 +108,7 @@ class Table:
 
 
 class _Fault(Exception):
-    def __init__(self, problem: str, mend: str = "correct or delete the line"):
+    def __init__(self, problem: str, mend: str = _MEND):
         self.problem, self.mend = problem, mend
 
 
@@ -119,15 +121,17 @@ def _whole(text: str, low: int) -> int:
     return value
 
 
-def _number(text: str, low: float) -> float:
+def _number(text: str, high: float) -> float:
     try:
         value = float(text) if "_" not in text else math.nan
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
         raise _Fault(f"'{text}' is not a number")
-    if value < low:
-        raise _Fault(f"{text.strip()} is less than {low:g}")
+    if value < 0:
+        raise _Fault(f"{text.strip()} is less than 0")
+    if value > high:
+        raise _Fault(f"{text.strip()} is more than {high:g}")
     return value
 
 
