@@ -4,6 +4,7 @@ import re
 import pytest
 
 from tests.profiles.samples import COST_MODEL, FULL, V4_FLASH, changed, profile, worked_example
+from tests.support import workbench
 from workbench import files
 from workbench.errors import InputError
 from workbench.profiles import default_profile_name, read_profile
@@ -64,6 +65,16 @@ def test_found_by_path_and_by_name(tmp_path, monkeypatch):
         (b"[" * 100_000, "not JSON that can be read"),
         (json.dumps(FULL).replace("0.011", "NaN").encode(), r"verify\.seconds\[1\]: is nan"),
         (json.dumps(FULL).replace("0.011", "1e999").encode(), r"verify\.seconds\[1\]: is inf"),
+        (json.dumps(FULL | {"name": "\ud800"}).encode(), "name: holds half of a surrogate pair"),
+        (json.dumps(FULL | {"\udfff": 1}).encode(), r"\?: holds half of a surrogate pair"),
+        (
+            json.dumps(FULL | {"note": [2**63]}).encode(),
+            r"note\[0\]: is an integer of more than 64",
+        ),
+        (json.dumps(FULL | {"note": -(10**400)}).encode(), "note: is an integer of more than 64"),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, "nested more than 100 deep; make it flatter"),
+        (b'{"a":' + b"9" * 5000 + b"}", "not JSON that can be read"),
+        (json.dumps(FULL).encode("utf-16"), "byte 0: is not UTF-8"),
     ],
 )
 def test_bad_files(tmp_path, content, words):
@@ -72,6 +83,31 @@ def test_bad_files(tmp_path, content, words):
     with pytest.raises(InputError, match=words) as caught:
         read_profile(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.mend and str(caught.value).isprintable()
+
+
+def test_a_byte_order_mark_is_harmless(tmp_path):
+    path = tmp_path / "marked.json"
+    path.write_text(json.dumps(FULL), encoding="utf-8-sig")
+    assert read_profile(path).name == FULL["name"]
+
+
+@pytest.mark.parametrize("name", ["folder", "/dev/null", "x" * 300, ""])
+def test_what_is_no_file_is_not_called_missing(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=r"is a (folder|device)|too long|no file is named"):
+        read_profile(name)
+
+
+def test_the_largest_numbers_taken_can_be_shown(tmp_path):
+    document = changed(FULL, "verify.seconds", [1e-12, 1e6, 1e6, 1e6])
+    document = changed(document, "verify.batch_tokens.3", 2**24)
+    document["measured"]["spread"] = [1e6, 0, 1, 2**62]
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    for options in ([], ["--json", "-"]):
+        code, out, err = workbench("profile", "info", tmp_path / "p.json", *options)
+        assert (code, err) == (0, "") and "inf" not in out.replace("profile-info", "")
 
 
 THREE_AXES = [[[0.001]], [[0.002]]]
@@ -136,6 +172,32 @@ BAD = [
     ("kv_cache.block_tokens", 0, "kv_cache.block_tokens", "more than 0"),
     ("power.watts", [300, 0], "power.watts[1]", "more than 0"),
     ("power.watts", [300], "power.watts", "1 values for the 2 points"),
+    # numbers whose sums, reciprocals or tables would overflow
+    ("verify.seconds.3", 1e308, "verify.seconds[3]", "is 1e+308; it may be at most 1e+06"),
+    ("verify.seconds.3", 1.1e6, "verify.seconds[3]", "at most 1e+06"),
+    ("verify.seconds.0", 1e-310, "verify.seconds[0]", "at least 1e-12"),
+    ("attention.seconds.1.0", 1e308, "attention.seconds[1][0]", "at most 1e+06"),
+    ("attention.mixed", 1e308, "attention.mixed", "at most 1e+06"),
+    ("prefill.seconds.0.1", 1e308, "prefill.seconds[0][1]", "at most 1e+06"),
+    ("draft.seconds.0.0", 1e308, "draft.seconds[0][0]", "at most 1e+06"),
+    ("draft.per_prefill_token_seconds", 1e308, "draft.per_prefill_token_seconds", "at most"),
+    ("graphs.beyond.seconds.0", 1e308, "graphs.beyond.seconds[0]", "at most 1e+06"),
+    ("mixed.seconds.0.0", 1e308, "mixed.seconds[0][0]", "at most 1e+06"),
+    ("host.sync_seconds", 1e308, "host.sync_seconds", "at most 1e+06"),
+    ("host.per_request_seconds", 1e308, "host.per_request_seconds", "at most 1e+06"),
+    ("host.admission_lag_steps", 10**6, "host.admission_lag_steps", "at most 1024"),
+    ("power.watts.0", 1e308, "power.watts[0]", "at most 1e+12"),
+    ("verify.batch_tokens.3", 2**24 + 1, "verify.batch_tokens[3]", "points end at 16777216"),
+    ("graphs.batch_tokens", [8, 2**25], "graphs.batch_tokens[1]", "points end at 16777216"),
+    ("graphs.requests", [2**25], "graphs.requests[0]", "points end at 16777216"),
+    ("graphs.beyond.batch_tokens", [2**25], "graphs.beyond.batch_tokens[0]", "end at 16777216"),
+    ("power.batch_tokens.1", 2**25, "power.batch_tokens[1]", "points end at 16777216"),
+    ("draft.tokens", [10**6], "draft.tokens[0]", "points end at 65535"),
+    ("attention.context_tokens.1", 10**10, "attention.context_tokens[1]", "end at 1000000000"),
+    ("drafter.block_size", 10**6, "drafter.block_size", "1 to 65535"),
+    ("hardware.gpus", 10**9, "hardware.gpus", "1 to 1000000"),
+    ("kv_cache.capacity_tokens", 15, "kv_cache.capacity_tokens", "hold no block of 16"),
+    ("kv_cache.block_tokens", 10**6, "kv_cache.capacity_tokens", "hold no block of 1000000"),
     # a table with an axis that the reader does not know
     ("attention.seconds", [THREE_AXES, THREE_AXES], "attention.seconds", "4 axes"),
     ("draft.seconds", THREE_AXES, "draft.seconds", "3 axes"),
