@@ -14,6 +14,7 @@ from workbench import __version__
 from workbench.arrivals import Arrivals, read_arrivals
 from workbench.cli.values import trace_weights, weighted
 from workbench.errors import InputError
+from workbench.files import resolve
 from workbench.profiles import (
     Profile,
     StepCost,
@@ -60,6 +61,14 @@ class Setup:
         )
         self.demand = self._demand()
         self.arms = self._arms()
+
+    def files(self) -> list[str]:
+        """Every file that is read: none of them may be written."""
+        given = self.given
+        users = [spec.partition(".py")[0] + ".py" for spec in given["schedulers"] if ".py" in spec]
+        others = [given["planner_table"], given["arrivals"]]
+        traces = [str(trace.path) for trace in self.traces]
+        return [*traces, str(self.profile_path), *users, *(path for path in others if path)]
 
     # Demand --------------------------------------------------------------------------------------
 
@@ -170,6 +179,7 @@ class Setup:
 
     def _profile(self) -> Profile:
         given = self.given
+        self.profile_path = resolve(given["profile"], "profiles", ("", ".json"))
         profile = read_profile(given["profile"])
         if given["graph_sizes"] is not None:
             drafts = self.traces[0].block_size if self.traces else 0

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
-import msgspec
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from workbench.cli.console import make_console, write_json
 from workbench.cli.notes import notes as notes_on
 from workbench.cli.setup import Setup
 from workbench.cli.values import Number, Numbers, Pairs
 from workbench.compiled import is_cold, why_slow
 from workbench.errors import InputError
-from workbench.files import atomic_write
+from workbench.files import atomic_write, check_outputs
 from workbench.profiles import default_profile_name
 from workbench.report.comparison import by_load, columns_of, comparison_table, winner
 from workbench.serving import ROUTERS, kernels
@@ -227,12 +225,7 @@ def command(ctx, **given):  # fmt: skip
     if given["json_path"]:
         report = {"format": "workbench.result/1", "config": setup.config(), "notes": notes}
         report |= {"runs": runs} if complete else {"partial": True, "runs": runs}
-        text = msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
-        if given["json_path"] == "-":
-            click.echo(text.decode(), nl=False)
-        else:
-            with atomic_write(given["json_path"]) as file:
-                file.write(text)
+        write_json(given["json_path"], report)
     if given["json_path"] != "-":
         if cold:
             notes.append("this run also compiled the inner loops, once on this machine")
@@ -242,19 +235,21 @@ def command(ctx, **given):  # fmt: skip
 
 def _check_outputs(setup: Setup, given: dict) -> None:
     """Refuse before anything is simulated what could not be written after it."""
-    for option in ("json_path", "requests_out", "timeline"):
-        path = given[option]
-        if path and path != "-" and (Path(path).is_dir() or not Path(path).parent.is_dir()):
-            raise InputError(
-                "cannot be written", file=path, mend="name a file in an existing folder"
-            )
-    if given["requests_out"] and Path(given["requests_out"]).suffix not in (".csv", ".parquet"):
+    outputs = {
+        "--json": given["json_path"],
+        "--requests-out": given["requests_out"],
+        "--timeline": given["timeline"],
+    }
+    check_outputs(outputs, setup.files(), streams=("--json",))
+    table = given["requests_out"]
+    if table is not None and Path(table).suffix not in (".csv", ".parquet"):
         raise InputError(
-            "is neither .csv nor .parquet", file=given["requests_out"], place="--requests-out"
+            "is neither .csv nor .parquet", file=table, place="--requests-out", mend="choose one"
         )
-    if given["timeline"] and len(setup.loads) * len(setup.arms) > 1:
+    runs = len(setup.loads) * len(setup.arms)
+    if given["timeline"] and runs > 1:
         raise InputError(
-            f"holds one run, and {len(setup.loads) * len(setup.arms)} are asked for",
+            f"holds one run, and {runs} are asked for",
             place="--timeline",
             mend="choose one --scheduler and one load",
         )
@@ -264,14 +259,15 @@ def _simulate(setup: Setup, given: dict):
     """All runs; on Ctrl-C the finished ones and the broken one as far as it came."""
     runs, tables, timeline = [], [], None
     total = sum(setup.demand.count(load) for load in setup.loads) * len(setup.arms)
+    console = make_console(stderr=True)
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:3.0f} %"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
-        disable=not sys.stderr.isatty(),
+        disable=not console.is_terminal,
     )
     with progress:
         task = progress.add_task("", total=total)
@@ -305,13 +301,13 @@ def _simulate(setup: Setup, given: dict):
 
 
 def _print(runs: list[dict], notes: list[str]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    width = console.width if sys.stdout.isatty() else None
+    console = make_console()
+    width = console.width if console.is_terminal else None
     columns, left_out = columns_of(runs, width)
     console.print(comparison_table(runs, columns))
     if left_out:
         console.print(f"({left_out} columns left out: widen the terminal or use --json)")
     for note in notes:
-        console.print(f"note: {note}", soft_wrap=not sys.stdout.isatty())
+        console.print(f"note: {note}", soft_wrap=not console.is_terminal)
     for group in by_load(runs).values():
         console.print(winner(group), soft_wrap=True)
