@@ -1,0 +1,1 @@
+"""Altair charts from runs, traces and profiles; no Streamlit in here."""

@@ -1,0 +1,51 @@
+"""Colours, dashes and shapes of schedulers as Vega-Lite scales, the same in every chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from workbench.report.colours import style
+
+_SHAPES = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down"}
+_SHAPES |= {"<": "triangle-left", ">": "triangle-right", "P": "cross", "X": "stroke", "p": "wedge"}
+_STAR = "M0,-1 L0.3,-0.4 0.95,-0.3 0.5,0.2 0.6,0.85 0,0.5 -0.6,0.85 -0.5,0.2 -0.95,-0.3 -0.3,-0.4Z"
+_WIDTH = 2  # of lines; dashes are given in line widths
+GREY = "#8A949C"  # of guides and of what belongs to no scheduler
+PASSED, FAILED = "#0072B2", "#D55E00"
+
+
+def colour(schedulers: Sequence[str], field: str = "scheduler", **more) -> alt.Color:
+    """The colour channel of ``schedulers``, with the legend below the chart."""
+    return alt.Color(
+        f"{field}:N",
+        sort=list(schedulers),
+        scale=alt.Scale(domain=list(schedulers), range=[style(name).colour for name in schedulers]),
+        legend=alt.Legend(orient="bottom", title=None, columns=4, symbolStrokeWidth=2),
+        **more,
+    )
+
+
+def dash(schedulers: Sequence[str], field: str = "scheduler") -> alt.StrokeDash:
+    """The dash channel of ``schedulers``."""
+    patterns = [[part * _WIDTH for part in style(name).dash] or [1, 0] for name in schedulers]
+    return alt.StrokeDash(
+        f"{field}:N", scale=alt.Scale(domain=list(schedulers), range=patterns), legend=None
+    )
+
+
+def shape(schedulers: Sequence[str], field: str = "scheduler") -> alt.Shape:
+    """The marker channel of ``schedulers``."""
+    shapes = [_SHAPES.get(style(name).marker, _STAR) for name in schedulers]
+    return alt.Shape(
+        f"{field}:N", scale=alt.Scale(domain=list(schedulers), range=shapes), legend=None
+    )
+
+
+def log2(values: Sequence[float]) -> dict:
+    """Scale and axis of a load that doubles from point to point."""
+    return {
+        "scale": alt.Scale(type="log", base=2, nice=False),
+        "axis": alt.Axis(values=sorted(set(values)), format="~g", labelOverlap="greedy"),
+    }

@@ -1,0 +1,189 @@
+"""What a sweep compares, chosen once and kept in the URL: schedulers, loads, engine, requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.scene import Scene
+from app.sweeps import Sweep, Wanted, begin
+from workbench.errors import InputError
+from workbench.frontier import Task
+from workbench.frontier.digest import arm_digest, point_key
+from workbench.schedulers import create, default_schedulers
+from workbench.schedulers.user_file import is_file_spec
+from workbench.serving import Arm, Load, Options
+
+CONCURRENCY = ("1", "2", "4", "8", "16", "32", "64", "128", "256")
+MORE_CONCURRENCY = (*CONCURRENCY, "96", "192", "384", "512", "1024")
+RATES = ("1", "2", "4", "8", "16", "32")
+MORE_RATES = (*RATES, "0.5", "12", "24", "48", "64")
+CLOSED, OPEN = "users", "requests/s"
+_MOST_POINTS = 400
+_MOST_REQUESTS = 100_000  # of one point
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A sweep as it was chosen."""
+
+    schedulers: tuple[str, ...]
+    baseline: str
+    loads: tuple[Load, ...]
+    options: Options
+    requests: int | None
+    seed: int
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests come at a rate, not from waiting users."""
+        return self.loads[0].rate is not None
+
+
+def allowed(spec: str, gamma: int) -> str:
+    """The scheduler's name. Raises InputError for one that is unknown, or that is a file of code.
+
+    A server must not run code that a link or a text field names.
+    """
+    if is_file_spec(spec):
+        raise InputError(
+            "schedulers from files are not run here",
+            place=f"Schedulers: {spec}",
+            mend="compare them with `workbench simulate` or `sweep`",
+        )
+    return create(spec, gamma).name
+
+
+def choices(scene: Scene) -> Choices:
+    """Draw the controls. Raises InputError for what makes no sweep."""
+    gamma = scene.gamma
+    usable = scene.population.confidence is not None
+    default = [s for s in default_schedulers(gamma) if usable or not _confident(s, gamma)]
+    left, right = st.columns([3, 2])
+    given = left.multiselect(
+        "Schedulers",
+        list(dict.fromkeys([*default, *_others(gamma)])),
+        default=default,
+        key="scheduler",
+        bind="query-params",
+        accept_new_options=True,
+        max_selections=16,
+        help="Type any other: static:5, threshold:0.65, topk:lag=1 …",
+    )
+    schedulers = tuple(dict.fromkeys(allowed(spec, gamma) for spec in given))
+    if not schedulers:
+        raise InputError("none is chosen", place="Schedulers", mend="choose at least one")
+    loads = _loads(right)
+    first = "static:1" if "static:1" in schedulers else schedulers[0]
+    with st.expander("Baseline, engine and length of the simulation", icon=":material/tune:"):
+        columns = st.columns(4)
+        asked = columns[0].text_input(
+            "Baseline",
+            key="baseline",
+            bind="query-params",
+            placeholder=first,
+            help="Gains are against this scheduler, one of those compared.",
+        )
+        baseline = allowed(asked, gamma) if asked.strip() else first
+        if baseline not in schedulers:
+            raise InputError(
+                f"{baseline} is not compared",
+                place="Baseline",
+                mend=f"choose one of {', '.join(schedulers)}",
+            )
+        running = columns[1].number_input(
+            "Max running requests", 1, 1 << 16, 256, key="running", bind="query-params"
+        )
+        budget = columns[2].number_input(
+            "Token budget of a step", 1, 1 << 20, 8192, key="budget", bind="query-params"
+        )
+        requests = columns[3].number_input(
+            "Requests per point",
+            0,
+            _MOST_REQUESTS,
+            0,
+            key="requests",
+            bind="query-params",
+            help="0: all of the trace, and at least 8 per user.",
+        )
+        seed = columns[0].number_input("Seed", 0, 2**31, 0, key="seed", bind="query-params")
+    if len(loads) * len(schedulers) > _MOST_POINTS:
+        raise InputError(
+            f"{len(loads) * len(schedulers)} points are asked for, more than {_MOST_POINTS}",
+            place="Schedulers and loads",
+            mend="choose fewer, or use `workbench sweep`",
+        )
+    options = Options(max_running=int(running), token_budget=int(budget))
+    return Choices(schedulers, baseline, loads, options, int(requests) or None, int(seed))
+
+
+def _confident(spec: str, gamma: int) -> bool:
+    return create(spec, gamma).needs_confidence
+
+
+def _others(gamma: int) -> list[str]:
+    static = [f"static:{k}" for k in range(1, gamma + 1)]
+    return [*static, "threshold:0.3", "threshold:0.5", "threshold:0.7", "global", "oracle"]
+
+
+def _loads(place) -> tuple[Load, ...]:
+    kind = place.segmented_control(
+        "Load comes from",
+        [CLOSED, OPEN],
+        default=CLOSED,
+        key="load",
+        bind="query-params",
+        help="Users who each wait for their answer (closed loop), or requests at a rate (Poisson).",
+    )
+    closed = kind != OPEN
+    given = place.multiselect(
+        "Users at once" if closed else "Requests per second",
+        MORE_CONCURRENCY if closed else MORE_RATES,
+        default=CONCURRENCY if closed else RATES,
+        key="concurrency" if closed else "rate",
+        bind="query-params",
+        accept_new_options=True,
+        max_selections=24,
+    )
+    if not given:
+        raise InputError("none is chosen", place="Load", mend="choose at least one")
+    if closed:
+        users = sorted({_number(text, int, 10_000) for text in given})
+        return tuple(Load(concurrency=n, stagger=True) for n in users)
+    return tuple(Load(rate=x) for x in sorted({_number(text, float, 10_000) for text in given}))
+
+
+def _number(text: str, kind: type, most: float):
+    try:
+        number = kind(text)
+    except ValueError:
+        number = 0
+    if not 0 < number <= most:
+        word = "whole number" if kind is int else "number"
+        raise InputError(f"'{text}' is no {word} above 0", place="Load", mend=f"up to {most:,}")
+    return number
+
+
+def sweep_of(scene: Scene, chosen: Choices) -> Sweep:
+    """The sweep of these choices, begun if it does not run already."""
+    arms = {spec: Arm(spec, scene.cost, options=chosen.options) for spec in chosen.schedulers}
+    digests = {spec: arm_digest(arm) for spec, arm in arms.items()}
+
+    def task(spec: str, load: Load, requests: int) -> Task:
+        key = point_key(digests[spec], scene.digest, load, chosen.seed, requests)
+        return Task(key, arms[spec], 0, load, chosen.seed, name=spec, requests=requests)
+
+    wanted = []
+    for load in chosen.loads:
+        full = chosen.requests or load.default_requests(len(scene.population.output))
+        few = _few(load)
+        for spec in chosen.schedulers:
+            quick = task(spec, load, few) if 2 * few <= full else None
+            wanted.append(Wanted(task(spec, load, full), quick))
+    return begin(scene.demand, wanted)
+
+
+def _few(load: Load) -> int:
+    """Requests of the quick pass: enough for a steady window of about a request per user."""
+    return max(60, 4 * load.concurrency) if load.concurrency else 120

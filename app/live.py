@@ -1,0 +1,51 @@
+"""A part of a page that redraws itself while a sweep runs, with its progress and a way to end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app.guard import guarded, plain
+from app.sweeps import Sweep, again
+
+_FIRST_WAIT = 2.0  # seconds in which a quick pass usually ends, so that nothing flickers
+_EVERY = 0.7  # seconds between drawings
+
+
+def live(sweep: Sweep, draw: Callable[[list[dict]], None], idle: Callable[[], None]) -> None:
+    """Draw ``draw(runs)`` of ``sweep`` now and again until it has ended.
+
+    idle: drawn as long as there is no run at all.
+    """
+    sweep.wait_first(_FIRST_WAIT)
+    running = not sweep.finished
+
+    @st.fragment(run_every=_EVERY if running else None)
+    def board() -> None:
+        if running and sweep.finished:
+            st.rerun()  # the whole page once, so that the clock stops
+        if running:
+            _progress(sweep)
+        elif sweep.cancelled:
+            left, right = st.columns([5, 1])
+            left.warning("Ended before all points were simulated; what is there is shown.")
+            right.button("Go on", on_click=again, width="stretch")
+        for scheduler, problem in dict(sweep.errors).items():
+            st.error(f"{plain(scheduler)}: {plain(problem)}", icon=":material/error:")
+        runs = sweep.runs()
+        if runs:
+            draw(runs)
+        else:
+            idle()
+
+    guarded(board)()
+
+
+def _progress(sweep: Sweep) -> None:
+    left, right = st.columns([5, 1])
+    text = f"{sweep.done} of {len(sweep.steps)} simulations; what is shown sharpens as they end"
+    if sweep.compiling:
+        text = "Compiling the simulator's inner loops, once on this machine (about 15 s)"
+    left.progress(sweep.done / max(1, len(sweep.steps)), text)
+    right.button("Stop", key="stop", on_click=sweep.cancel, width="stretch")

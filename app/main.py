@@ -1,0 +1,42 @@
+"""Entry point of the app: the frame around the pages, and which pages there are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+if _ROOT not in sys.path:  # the app lies beside the installed package, not in it
+    sys.path.append(_ROOT)
+
+import streamlit as st  # noqa: E402
+
+from app.guard import guarded  # noqa: E402
+from app.sidebar import sidebar  # noqa: E402
+from app.views import export, frontier, lab, load, profiles, traces  # noqa: E402
+
+st.set_page_config(
+    page_title="workbench", page_icon=":material/speed:", layout="wide", menu_items={}
+)
+
+
+def _page(module, title: str, icon: str, **more) -> st.Page:
+    def render() -> None:
+        scene = guarded(sidebar)()
+        if scene is not None:
+            guarded(module.page)(scene)
+
+    name = module.__name__.rpartition(".")[2]
+    return st.Page(render, title=title, icon=f":material/{icon}:", url_path=name, **more)
+
+
+st.navigation(
+    [
+        _page(frontier, "Frontier", "show_chart", default=True),
+        _page(lab, "Scheduler lab", "science"),
+        _page(load, "Load", "group"),
+        _page(profiles, "Profiles", "stairs"),
+        _page(traces, "Traces", "timeline"),
+        _page(export, "Export", "file_export"),
+    ]
+).run()

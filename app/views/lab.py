@@ -1,0 +1,107 @@
+"""Scheduler lab: one decode round, step by step."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from app.charts import lab as charts
+from app.controls import allowed
+from app.rounds import batch_at, decide, heat, path_of
+from app.scene import Scene
+from workbench.errors import InputError
+
+_DEFAULT = ["static:3", "threshold:0.5", "greedy", "topk", "global"]
+
+
+def page(scene: Scene) -> None:
+    """Draw the page."""
+    st.title("Scheduler lab")
+    st.caption(
+        "One decode round of recorded requests: the survivals of all drafts in the order of "
+        "admission, what the step costs, and what each scheduler admits and why."
+    )
+    left, right = st.columns([3, 2])
+    given = left.multiselect(
+        "Schedulers",
+        [*_DEFAULT, "none", "static:1", f"static:{scene.gamma}", "oracle"],
+        default=_DEFAULT,
+        key="lab scheduler",
+        bind="query-params",
+        accept_new_options=True,
+        max_selections=10,
+    )
+    schedulers = list(dict.fromkeys(allowed(spec, scene.gamma) for spec in given))
+    if not schedulers:
+        raise InputError("none is chosen", place="Schedulers", mend="choose at least one")
+    requests = right.select_slider(
+        "Decoding requests, R",
+        [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256],
+        32,
+        key="R",
+        bind="query-params",
+    )
+    step, prefill, seed = st.columns(3)
+    number = step.number_input(
+        "Decode round",
+        0,
+        200,
+        6,
+        key="round",
+        bind="query-params",
+        help="Step forward and back. Before round 2 `topk` knows no survivals of two steps ago "
+        "and counts each as 1.",
+    )
+    chunk = prefill.number_input(
+        "Prompt tokens in the step", 0, 8192, 0, 64, key="chunk", bind="query-params"
+    )
+    draw = seed.number_input("Draw of requests", 0, 10_000, 0, key="draw", bind="query-params")
+
+    batch = batch_at(scene.demand, int(requests), int(number), int(draw))
+    decisions = [decide(spec, batch, scene.cost, int(chunk)) for spec in schedulers]
+    path = path_of(batch, scene.cost, int(chunk))
+    st.subheader("Expected throughput along the admission path")
+    st.altair_chart(charts.theta(path, decisions), key="theta")
+    first, second = st.columns(2)
+    with first:
+        st.subheader("Survivals, sorted")
+        st.altair_chart(charts.survivals(path, decisions), key="survivals")
+    with second:
+        st.subheader("Step time")
+        st.altair_chart(charts.step_time(path, decisions), key="step time")
+    st.caption(
+        "The grey lines are for whole blocks with the host overlapped; markers are priced as each "
+        "scheduler drafts and waits, so they may lie off the line. K best survivals lie on it, "
+        "any other K drafts below."
+    )
+    st.subheader("What each admits and why")
+    st.dataframe(_table(decisions), hide_index=True)
+    best = max(decisions, key=lambda d: d.theta)
+    chosen = st.segmented_control(
+        "Drafts, one by one, of",
+        schedulers,
+        default=best.scheduler if best.scheduler in schedulers else schedulers[0],
+        key="cells of",
+    )
+    shown = next((d for d in decisions if d.scheduler == chosen), best)
+    st.altair_chart(charts.cells(heat(batch, shown)), key="cells")
+    st.caption("The stronger the colour, the higher the survival.")
+
+
+def _table(decisions) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "scheduler": d.scheduler,
+                "drafts K": d.drafts,
+                "batch tokens": d.batch_tokens,
+                "runs as": d.padded_tokens,
+                "step (ms)": round(d.seconds * 1e3, 3),
+                "expected tokens": round(d.expected_tokens, 1),
+                "Θ (tok/s)": round(d.theta),
+                "tokens in fact": d.kept_tokens,
+                "why": d.reason,
+            }
+            for d in decisions
+        ]
+    )
