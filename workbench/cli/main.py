@@ -7,15 +7,20 @@ import importlib
 import os
 import sys
 
-import click
+try:
+    import click
 
-from workbench import __version__
-from workbench.errors import InputError
+    from workbench import __version__
+    from workbench.errors import InputError
+except KeyboardInterrupt:  # loading takes a moment, in which ``run`` is not there yet
+    print("workbench: interrupted", file=sys.stderr)
+    raise SystemExit(130) from None
 
 # name -> module holding a click command called ``command``; imported when used, so start-up is fast
 COMMANDS = {
     "simulate": ("workbench.cli.simulate", "replay traces through schedulers on a profile"),
     "sweep": ("workbench.cli.sweep", "frontier of every scheduler over load, and SLA table"),
+    "tune": ("workbench.cli.tune", "search schedulers and limits for the best at one load"),
     "audit": ("workbench.cli.audit", "prove or refute that a scheduler is lossless"),
     "trace": ("workbench.cli.trace", "look at recorded traces"),
     "profile": ("workbench.cli.profile", "look at measured step costs"),

@@ -1,0 +1,364 @@
+"""``workbench tune``: the best scheduler and engine limits for a load, found by Optuna."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import ModuleType
+
+import click
+import platformdirs
+from rich.table import Table
+
+from workbench.cli.again import command_line
+from workbench.cli.console import make_console, write_json
+from workbench.cli.options import as_simulate, simulation_options
+from workbench.cli.setup import Setup
+from workbench.cli.simulate import command as simulate
+from workbench.cli.sweep import cache_options, job_count, open_cache, progress_bar
+from workbench.cli.values import Numbers, Pairs
+from workbench.errors import InputError
+from workbench.files import check_outputs
+from workbench.frontier.objectives import LIMITS, OBJECTIVES
+from workbench.frontier.pool import Pool
+from workbench.frontier.space import (
+    MEASURED,
+    Deployments,
+    Space,
+    check_families,
+    default_families,
+)
+
+FORMAT = "workbench.tune/1"
+DEFAULT_CONCURRENCY = 64
+_TUNED = ("schedulers", "max_running", "token_budget", "graph_sizes", "lag")
+_OWN = (*_TUNED, "concurrency", "rate", "stagger", "slo")
+_RUNNING = (8, 16, 32, 64, 128, 256, 512, 1024)
+_BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
+_positive = click.IntRange(min=1, max=1 << 24)
+
+
+class Names(click.ParamType):
+    """A comma-separated list of some of these names, without repeats."""
+
+    name = "NAME[,…]"
+
+    def __init__(self, names):
+        self.names = tuple(names)
+
+    def convert(self, value, param, ctx):
+        """Parse into a tuple, refusing other names."""
+        if isinstance(value, tuple):
+            return value
+        chosen = tuple(dict.fromkeys(value.split(",")))
+        for one in chosen:
+            if one not in self.names:
+                self.fail(f"'{one}' is not one of {', '.join(self.names)}", param, ctx)
+        return chosen
+
+
+@click.command("tune", context_settings={"show_default": True, "max_content_width": 100})
+@simulation_options(leave_out=_OWN)
+@click.option(
+    "--concurrency", type=_positive, help="Users in a closed loop.  [default: 64]", metavar="N"
+)
+@click.option("--rate", type=Numbers(float, 1), help="Random arrivals, requests per second.")
+@click.option(
+    "--stagger/--no-stagger",
+    default=None,
+    help="Spread the users' starts over a first request.  [default: stagger]",
+)
+@click.option(
+    "--objective",
+    "objectives",
+    type=Names(OBJECTIVES),
+    default="throughput,speed",
+    help=f"What is to be good, the winner's first: {', '.join(OBJECTIVES)}.",
+)
+@click.option(
+    "--slo",
+    type=Pairs(LIMITS, positive=True),
+    help="What must hold: ttft and tpot (p99, seconds), speed (mean, tok/s/user).",
+)
+@click.option(
+    "--scheduler",
+    "schedulers",
+    multiple=True,
+    metavar="S",
+    help="What may be chosen; static, threshold and topk without a value are tuned.  [default: "
+    "none, static, threshold, greedy, topk]",
+)
+@click.option(
+    "--max-running",
+    type=Numbers(int, most=1 << 16),
+    help="Limits to choose from.  [default: 8,16,…,1024]",
+)
+@click.option(
+    "--token-budget",
+    type=Numbers(int, most=1 << 24),
+    help="Budgets to choose from.  [default: 512,1024,…,16384]",
+)
+@click.option(
+    "--graph-sizes",
+    multiple=True,
+    metavar="LADDER",
+    help="Ladders to choose from, as simulate takes them, or 'profile'.  [default: profile]",
+)
+@click.option("--trials", type=click.IntRange(1, 100_000), default=100, help="Trials to add.")
+@click.option("--no-pruning", is_flag=True, help="Simulate every trial in full.")
+@click.option(
+    "--storage",
+    metavar="FILE|URL",
+    help="SQLite file or database URL of the study, to go on with it or to share it.  "
+    "[default: tune.db in the user's data folder]",
+)
+@click.option("--study", metavar="NAME", help="The study's name.  [default: by its content]")
+@cache_options
+@click.option("--json", "json_path", metavar="OUT", help="Write workbench.tune/1; - is stdout.")
+def command(**given):
+    """Search schedulers, their parameters and engine limits for the best at one load.
+
+    Prints the configurations that no other beats, and the best by the first objective as a
+    simulate command. The same study goes on where it ended, also from other machines.
+    """
+    tuner_module = _tuner_module()
+    setup, families = _setup(given)
+    check_outputs(
+        {"--json": given["json_path"]}, [trace.path for trace in setup.traces], streams=("--json",)
+    )
+    problem = _problem(tuner_module, given, setup, families)
+    cache, storage = open_cache(given), _storage(given["storage"])
+    began, complete = time.perf_counter(), True
+    with (
+        progress_bar(given["trials"], "tuning") as advance,
+        Pool([setup.demand], jobs=job_count(given), cache=cache) as pool,
+    ):
+        tuner = _open(tuner_module, problem, pool, storage, given["study"])
+        try:
+            tuner.run(given["trials"], on_trial=advance)
+        except KeyboardInterrupt:
+            complete = False
+            pool.close(at_once=True)
+    counts = tuner.counts()
+    click.echo(
+        f"study {tuner.name} in {shown(storage)}: {counts['complete']} finished, "
+        f"{counts['pruned']} pruned, {counts['fail']} failed; {time.perf_counter() - began:.1f} s",
+        err=True,
+    )
+    _report(given, setup, problem, tuner, complete)
+    return 0 if complete else 130
+
+
+def _tuner_module() -> ModuleType:
+    try:
+        from workbench.frontier import tuner
+    except ImportError as error:
+        raise InputError(
+            f"needs Optuna ({error})", place="tune", mend="pip install 'specdec-workbench[tune]'"
+        ) from error
+    return tuner
+
+
+def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
+    rate = given["rate"][0] if given["rate"] else None
+    concurrency = given["concurrency"]
+    if not (concurrency or rate or given["arrivals"]):
+        concurrency = DEFAULT_CONCURRENCY
+    stagger = given["stagger"]
+    if stagger is None:
+        stagger = concurrency is not None
+
+    def setup(schedulers):
+        return Setup(
+            as_simulate(
+                given,
+                schedulers=schedulers,
+                concurrency=(concurrency,) if concurrency else None,
+                rate=(rate,) if rate else None,
+                stagger=stagger,
+                slo=None,
+                lag=None,
+                graph_sizes=None,
+                max_running=256,
+                token_budget=8192,
+            )
+        )
+
+    families = tuple(dict.fromkeys(given["schedulers"]))
+    if not given["traces"]:
+        families = families or ("none",)
+        return setup(families), families
+    if not families:
+        plain = setup(("none",)) if given["new_survival"] is None else setup(("none", "topk"))
+        families = default_families(plain.population.confidence is not None)
+    examples = Space(families, 1, (), (), ()).examples()
+    return setup(examples), families
+
+
+def _problem(module: ModuleType, given: dict, setup: Setup, families: tuple[str, ...]):
+    check_families(families, setup.gamma)
+    ladders = tuple(dict.fromkeys(given["graph_sizes"])) or (MEASURED,)
+    space = Space(
+        families,
+        setup.gamma,
+        given["max_running"] or _RUNNING,
+        given["token_budget"] or _BUDGETS,
+        ladders,
+    )
+    deployments = Deployments(setup.arms[0], setup.profile, setup.gamma)
+    for sizes in ladders:  # a wrong ladder is said right here
+        deployments.arm(module.Configuration(space.examples()[0], 1, 1, sizes))
+    objectives = given["objectives"]
+    if "energy" in objectives and setup.profile.power is None:
+        raise InputError(
+            "has no power curve", file=setup.profile.name, place="--objective energy",
+            mend="choose other objectives or a profile with power",
+        )  # fmt: skip
+    if "usd" in objectives and given["gpu_hour_usd"] is None:
+        raise InputError("needs a price", place="--objective usd", mend="give --gpu-hour-usd")
+    load = setup.loads[0]
+    return module.Problem(
+        space,
+        deployments,
+        load,
+        given["seed"],
+        setup.demand.count(load),
+        objectives,
+        given["slo"] or {},
+        given["gpu_hour_usd"],
+        not given["no_pruning"],
+    )
+
+
+# Storage -----------------------------------------------------------------------------------------
+
+
+def _storage(given: str | None) -> str:
+    """The URL of the study's database."""
+    if given is not None and "://" in given:
+        return given
+    path = Path(given) if given else platformdirs.user_data_path("workbench") / "tune.db"
+    if given:
+        check_outputs({"--storage": given})
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{path}"
+
+
+def shown(url: str) -> str:
+    """A database URL without its password, a file by its path."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if url.startswith("sqlite:///"):
+        return url.removeprefix("sqlite:///")
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return "the database"
+
+
+def _open(module: ModuleType, problem, pool: Pool, storage: str, name: str | None):
+    from optuna.exceptions import OptunaError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return module.Tuner(problem, pool, storage=storage, name=name)
+    except (SQLAlchemyError, OptunaError, ImportError, ValueError, RuntimeError) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise InputError(
+            f"cannot hold a study: {lines[0]}",
+            file=shown(storage),
+            place="--storage",
+            mend="give a file, or the URL of a database whose driver is installed",
+        ) from error
+
+
+# Output ------------------------------------------------------------------------------------------
+
+
+def _command(given: dict, setup: Setup, problem, chosen) -> str:
+    values = setup.given | chosen.flags()
+    goodput = {name: limit for name, limit in problem.slo.items() if name != "speed"}
+    values |= {"slo": goodput or None, "requests": given["requests"]}
+    return command_line(simulate, values)
+
+
+def _report(given: dict, setup: Setup, problem, tuner, complete: bool) -> None:
+    best = tuner.pareto()
+    commands = [_command(given, setup, problem, one.chosen) for one in best]
+    if given["json_path"]:
+        write_json(
+            given["json_path"],
+            {
+                "format": FORMAT,
+                "study": tuner.name,
+                "objectives": list(problem.objectives),
+                "slo": problem.slo,
+                **problem.load.label(),
+                "requests": problem.requests,
+                "seed": problem.seed,
+                "trials": tuner.counts(),
+                "pareto": [
+                    {**_entry(one), "command": text}
+                    for one, text in zip(best, commands, strict=True)
+                ],
+                "finished": [_entry(one) for one in tuner.found()],
+            }
+            | ({} if complete else {"partial": True}),
+        )
+    if given["json_path"] == "-":
+        return
+    console = make_console()
+    if not complete:
+        console.print("note: interrupted: what follows is partial")
+    if not best:
+        console.print("no configuration was found that keeps all limits")
+        return
+    console.print(_table(problem, best))
+    first = problem.objectives[0]
+    console.print(
+        f"best {first}: {_number(best[0].values[0])} {OBJECTIVES[first].unit} with "
+        f"{best[0].chosen.scheduler} (trial {best[0].number})"
+    )
+    console.print(commands[0], soft_wrap=True)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _entry(one) -> dict:
+    return {
+        "trial": one.number,
+        **{name: getattr(one.chosen, name) for name in one.chosen.__dataclass_fields__},
+        "values": list(one.values),
+        "violations": list(one.violations),
+        "figures": one.figures,
+    }
+
+
+def _table(problem, best: list) -> Table:
+    table = Table(box=None, padding=(0, 0, 0, 1), header_style="bold")
+    table.add_column("\nscheduler", no_wrap=True)
+    heads = ["max\nrunning", "token\nbudget", "graph\nsizes"]
+    heads += [f"{name}\n{OBJECTIVES[name].unit}" for name in problem.objectives]
+    heads += ["TTFT ms\np99", "TPOT ms\np99", "accepted\nlength"]
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in best:
+        figures = one.figures
+        name = one.chosen.scheduler + ("" if figures["lossless"] else " (biased)")
+        table.add_row(
+            name,
+            f"{one.chosen.max_running:,}",
+            f"{one.chosen.token_budget:,}",
+            one.chosen.graph_sizes,
+            *(_number(value) for value in one.values),
+            *(
+                "–" if figures[field] is None else f"{figures[field] * 1e3:.1f}"
+                for field in ("ttft_p99_s", "tpot_p99_s")
+            ),
+            "–" if figures["accepted_length"] is None else f"{figures['accepted_length']:.2f}",
+        )
+    return table

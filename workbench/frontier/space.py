@@ -1,0 +1,140 @@
+"""What ``tune`` may choose: schedulers and their parameters, and an engine's limits and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from workbench.errors import InputError
+from workbench.profiles import Profile, StepCost, ladder, with_graph_sizes
+from workbench.schedulers import Scheduler, create
+from workbench.serving import Arm
+
+MEASURED = "profile"  # the capture sizes that the profile was measured with
+MOST_LAG = 4  # steps that topk looks back
+_FREE = {
+    "static": "static:1",
+    "threshold": "threshold:0.5",
+    "topk": "topk",
+}  # and an example of each
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One choice of everything that is tuned."""
+
+    scheduler: str
+    max_running: int
+    token_budget: int
+    graph_sizes: str
+
+    def flags(self) -> dict:
+        """As options of ``simulate``, by parameter name."""
+        return {
+            "schedulers": (self.scheduler,),
+            "max_running": self.max_running,
+            "token_budget": self.token_budget,
+            "graph_sizes": None if self.graph_sizes == MEASURED else self.graph_sizes,
+        }
+
+
+@dataclass(frozen=True)
+class Space:
+    """The choices. families: specifications; bare ``static``, ``threshold``, ``topk`` are tuned."""
+
+    families: tuple[str, ...]
+    block_size: int  # γ
+    max_running: tuple[int, ...]
+    token_budget: tuple[int, ...]
+    graph_sizes: tuple[str, ...]
+
+    def examples(self) -> tuple[str, ...]:
+        """A scheduler of each family."""
+        return tuple(_FREE.get(family, family) for family in self.families)
+
+    def suggest(self, trial) -> Configuration:
+        """A configuration from an Optuna trial (or any object with its suggest methods)."""
+        family = _choice(trial, "scheduler", self.families)
+        if family == "static":
+            scheduler = f"static:{trial.suggest_int('static_k', 1, self.block_size)}"
+        elif family == "threshold":
+            scheduler = f"threshold:{trial.suggest_float('threshold_h', 0.02, 0.98, step=0.02):g}"
+        elif family == "topk":
+            scheduler = f"topk:{trial.suggest_int('topk_lag', 1, MOST_LAG)}"
+        else:
+            scheduler = family
+        return Configuration(
+            scheduler,
+            _choice(trial, "max_running", self.max_running),
+            _choice(trial, "token_budget", self.token_budget),
+            _choice(trial, "graph_sizes", self.graph_sizes),
+        )
+
+    def defaults(self) -> list[dict]:
+        """Parameters to try first: each family as it is by default, with generous limits."""
+        shared = {
+            name: choices[-1] if name != "graph_sizes" else choices[0]
+            for name in ("max_running", "token_budget", "graph_sizes")
+            if len(choices := getattr(self, name)) > 1
+        }
+        own = {
+            "static": {"static_k": min(3, self.block_size)},
+            "threshold": {"threshold_h": 0.5},
+            "topk": {"topk_lag": 2},
+        }
+        many = len(self.families) > 1
+        return [
+            ({"scheduler": family} if many else {}) | own.get(family, {}) | shared
+            for family in self.families
+        ]
+
+
+def _choice(trial, name: str, choices: Sequence):
+    return choices[0] if len(choices) == 1 else trial.suggest_categorical(name, list(choices))
+
+
+def default_families(confidence: bool) -> tuple[str, ...]:
+    """Schedulers that can be deployed and keep the output unbiased, where confidences see only
+    the prefix; without recorded confidences those that need none.
+    """
+    return ("none", "static", "threshold", "greedy", "topk") if confidence else ("none", "static")
+
+
+def check_families(families: Sequence[str], block_size: int) -> list[Scheduler]:
+    """An example of each. Raises InputError for a name that is none or sees the outcome."""
+    made = []
+    for family in families:
+        scheduler = create(_FREE.get(family, family), block_size)
+        if scheduler.reads == "outcomes":
+            raise InputError(
+                "knows what will be accepted, so it cannot be deployed",
+                place=f"--scheduler {family}",
+                mend="leave it out",
+            )
+        made.append(scheduler)
+    return made
+
+
+class Deployments:
+    """Arms by configuration; step costs of each ladder are made once."""
+
+    def __init__(self, base: Arm, profile: Profile, block_size: int):
+        self._base, self._profile, self._block_size = base, profile, block_size
+        self._costs: dict[str, StepCost] = {MEASURED: base.cost}
+
+    def arm(self, chosen: Configuration) -> Arm:
+        """What is deployed under ``chosen``."""
+        sizes = chosen.graph_sizes
+        if sizes not in self._costs:
+            rungs = ladder(sizes, self._block_size)
+            self._costs[sizes] = StepCost(with_graph_sizes(self._profile, rungs))
+        return replace(
+            self._base,
+            scheduler=chosen.scheduler,
+            cost=self._costs[sizes],
+            options=replace(
+                self._base.options,
+                max_running=chosen.max_running,
+                token_budget=chosen.token_budget,
+            ),
+        )

@@ -1,0 +1,295 @@
+"""An Optuna study over configurations: asked in batches, simulated by the pool, told in order.
+
+Several processes and machines may work on one study through its storage; each asks for itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from workbench.errors import InputError
+from workbench.frontier.digest import arm_digest, demand_digest, digest, point_key, sources
+from workbench.frontier.objectives import OBJECTIVES, hopeless, pareto_set, violations
+from workbench.frontier.pool import Pool, Task
+from workbench.frontier.space import MEASURED, Configuration, Deployments, Space
+from workbench.serving import Load
+
+MARGIN = 0.05  # of a short run's figures, see ``objectives.hopeless``
+SHORT_SHARE = 8  # a short run has this part of the requests
+_CONSTRAINTS = "constraints"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is tuned, under which load, for what."""
+
+    space: Space
+    deployments: Deployments
+    load: Load
+    seed: int
+    requests: int
+    objectives: tuple[str, ...]
+    slo: dict[str, float] = field(default_factory=dict)
+    gpu_hour_usd: float | None = None
+    prune: bool = True
+
+    @property
+    def short_requests(self) -> int | None:
+        """Requests of a short simulation; None where it would not be much shorter."""
+        least = 2 * (self.load.concurrency or 16)
+        short = max(self.requests // SHORT_SHARE, least)
+        return short if self.prune and 2 * short <= self.requests else None
+
+    def fingerprint(self, demand: str) -> str:
+        """What two trials of one study have to share; ``demand``: its digest."""
+        examples = [Configuration(one, 1, 1, MEASURED) for one in self.space.examples()]
+        return digest(
+            sources(),
+            demand,
+            [arm_digest(self.deployments.arm(one)) for one in examples],
+            self.space,
+            self.load,
+            [self.seed, self.requests, self.objectives, self.slo, self.gpu_hour_usd],
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finished trial."""
+
+    number: int
+    chosen: Configuration
+    values: tuple[float, ...]  # as the objectives are, in their units
+    violations: tuple[float, ...]
+    figures: dict
+
+    @property
+    def feasible(self) -> bool:
+        """Whether all limits hold."""
+        return all(missed <= 0 for missed in self.violations)
+
+
+class Tuner:
+    """Runs trials of one study.
+
+    storage: an Optuna storage or its URL, None: in memory; name: the study's, made or joined;
+    search_seed: of the search, by default the simulations' own.
+    Raises InputError if a study of that name asks another question or the storage refuses.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        pool: Pool,
+        *,
+        storage=None,
+        name: str | None = None,
+        search_seed: int | None = None,
+    ):
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.problem, self.pool = problem, pool
+        self._demand = demand_digest(pool.demands[0])
+        fingerprint = problem.fingerprint(self._demand)
+        self.name = name or f"tune-{fingerprint[:12]}"
+        self.study = optuna.create_study(
+            storage=storage,
+            study_name=self.name,
+            directions=[OBJECTIVES[one].direction for one in problem.objectives],
+            load_if_exists=True,
+        )
+        self._check(fingerprint)
+        trials = self.study.get_trials(deepcopy=False)
+        entropy = [problem.seed if search_seed is None else search_seed, len(trials)]
+        if any(trial.state == TrialState.RUNNING for trial in trials) or _on_server(storage):
+            entropy.append(secrets.randbits(64))  # others draw too, and must not draw the same
+        self.study.sampler = _sampler(entropy)
+        if not trials:
+            for parameters in problem.space.defaults():
+                self.study.enqueue_trial(parameters, skip_if_exists=True)
+
+    def _check(self, fingerprint: str) -> None:
+        theirs = self.study.user_attrs.get("fingerprint")
+        if theirs is None:
+            self.study.set_user_attr("fingerprint", fingerprint)
+        elif theirs != fingerprint:
+            raise InputError(
+                "asks another question: other inputs, limits, choices or version",
+                place=f"--study {self.name}",
+                mend="name another study",
+            )
+
+    def run(self, trials: int, *, on_trial: Callable[[], None] = lambda: None) -> None:
+        """Ask, simulate and tell ``trials`` more trials, as many at once as the pool has jobs.
+
+        On Ctrl-C the trials under way are told as failed, and KeyboardInterrupt is raised.
+        """
+        left = trials
+        while left > 0:
+            batch = [self.study.ask() for _ in range(min(left, self.pool.jobs))]
+            left -= len(batch)
+            open_trials = {trial.number for trial in batch}
+            try:
+                self._batch(batch, open_trials, on_trial)
+            finally:
+                for number in open_trials:
+                    self.study.tell(number, state=TrialState.FAIL)
+
+    def _batch(self, batch: list[optuna.Trial], open_trials: set[int], on_trial) -> None:
+        problem = self.problem
+        chosen = [problem.space.suggest(trial) for trial in batch]
+        for trial, configuration in zip(batch, chosen, strict=True):
+            trial.set_user_attr("configuration", asdict(configuration))
+        lost: set[int] = set()
+        if problem.short_requests is not None:
+            runs = self._simulate(chosen, range(len(batch)), problem.short_requests)
+            others = self._short_values()
+            for index, trial in enumerate(batch):
+                short = self._values(runs[index])
+                if short is None:
+                    continue
+                trial.set_user_attr("short", short)
+                trial.set_user_attr(_CONSTRAINTS, violations(runs[index], problem.slo))
+                if hopeless(self._signed(short), others, MARGIN):
+                    lost.add(index)
+        kept = [index for index in range(len(batch)) if index not in lost]
+        runs = self._simulate(chosen, kept, problem.requests)
+        for index, trial in enumerate(batch):
+            if index in lost:
+                self.study.tell(trial, state=TrialState.PRUNED)
+            else:
+                self._tell(trial, runs[index])
+            open_trials.discard(trial.number)
+            on_trial()
+
+    def _tell(self, trial: optuna.Trial, run: dict) -> None:
+        values = self._values(run)
+        if values is None:
+            self.study.tell(trial, state=TrialState.FAIL)
+            return
+        trial.set_user_attr(_CONSTRAINTS, violations(run, self.problem.slo))
+        trial.set_user_attr("figures", _figures(run))
+        self.study.tell(trial, values)
+
+    def _simulate(
+        self, chosen: Sequence[Configuration], which: Sequence[int], requests: int
+    ) -> dict[int, dict]:
+        problem = self.problem
+        metrics = {"slo": None, "gpu_hour_usd": problem.gpu_hour_usd}
+        tasks = []
+        for index in which:
+            arm = problem.deployments.arm(chosen[index])
+            key = point_key(
+                arm_digest(arm), self._demand, problem.load, problem.seed, requests, metrics
+            )
+            tasks.append(
+                Task(
+                    key,
+                    arm,
+                    0,
+                    problem.load,
+                    problem.seed,
+                    requests=requests,
+                    gpu_hour_usd=problem.gpu_hour_usd,
+                )
+            )
+        return {which[position]: run for position, run in self.pool.results(tasks)}
+
+    def _values(self, run: dict) -> list[float] | None:
+        values = [OBJECTIVES[one].value(run) for one in self.problem.objectives]
+        return None if any(value is None for value in values) else values
+
+    def _signed(self, values: Sequence[float]) -> list[float]:
+        pairs = zip(self.problem.objectives, values, strict=True)
+        return [OBJECTIVES[one].sign * value for one, value in pairs]
+
+    def _short_values(self) -> list[list[float]]:
+        """Short figures, higher better, of the finished trials that keep all limits."""
+        trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return [
+            self._signed(trial.user_attrs["short"])
+            for trial in trials
+            if "short" in trial.user_attrs and max(_constraints(trial), default=0.0) <= 0
+        ]
+
+    # Results -------------------------------------------------------------------------------------
+
+    def found(self) -> list[Found]:
+        """All finished trials of the study, whoever ran them."""
+        return [
+            Found(
+                trial.number,
+                Configuration(**trial.user_attrs["configuration"]),
+                tuple(trial.values),
+                tuple(_constraints(trial)),
+                trial.user_attrs["figures"],
+            )
+            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """Trials by what became of them."""
+        states = [trial.state for trial in self.study.get_trials(deepcopy=False)]
+        return {
+            state.name.lower(): states.count(state)
+            for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+        }
+
+    def pareto(self) -> list[Found]:
+        """The feasible trials that none beats, each configuration once, best first objective first.
+
+        Empty if no trial keeps all limits.
+        """
+        first: dict[Configuration, Found] = {}
+        for one in self.found():
+            if one.feasible:
+                first.setdefault(one.chosen, one)
+        able = list(first.values())
+        if not able:
+            return []
+        values = np.array([self._signed(one.values) for one in able])
+        kept = [able[index] for index in pareto_set(values)]
+        return sorted(kept, key=lambda one: (self._signed(one.values), -one.number), reverse=True)
+
+
+def _constraints(trial: FrozenTrial) -> Sequence[float]:
+    return trial.user_attrs.get(_CONSTRAINTS, ())
+
+
+def _on_server(storage) -> bool:
+    return isinstance(storage, str) and not storage.startswith("sqlite:")
+
+
+def _sampler(entropy: Sequence[int]) -> optuna.samplers.BaseSampler:
+    """Conditional parameters are modelled per scheduler."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(
+            seed=int(np.random.SeedSequence(entropy).generate_state(1)[0]),
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            constraints_func=_constraints,
+            n_startup_trials=12,
+        )
+
+
+def _figures(run: dict) -> dict:
+    return {
+        "throughput_tok_s_gpu": run["throughput_tok_s_gpu"],
+        "speed_tok_s_user": run["speed_tok_s_user"]["mean"],
+        "ttft_p99_s": run["ttft_s"]["p99"],
+        "tpot_p99_s": run["tpot_s"]["p99"],
+        "accepted_length": run["accepted_length"],
+        "verification_budget": run["verification_budget"],
+        "energy_j_token": run.get("energy_j_token"),
+        "usd_per_million_tokens": run.get("usd_per_million_tokens"),
+        "lossless": run["lossless"],
+        "replay": run["replay"],
+    }
