@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import random_requests, simulate, workbench, write_profile, write_trace
 from workbench.cli.again import command_line
-from workbench.cli.tune import shown
+from workbench.cli.study_storage import shown
 
 
 @pytest.fixture

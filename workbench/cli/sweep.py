@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from workbench.cli.console import make_console, write_json
 from workbench.cli.notes import notes as notes_on
 from workbench.cli.options import as_simulate, simulation_options
+from workbench.cli.parallel import cache_options, job_count, open_cache, progress_bar
 from workbench.cli.setup import Setup
 from workbench.cli.values import Numbers
 from workbench.compiled import why_slow
 from workbench.errors import InputError
 from workbench.files import check_outputs
-from workbench.frontier import Cache, Group, GroupFrontier, Pool, Study, default_folder
+from workbench.frontier import Cache, Group, GroupFrontier, Pool, Study
 from workbench.frontier.document import check_parquet, document, rows, write_csv, write_parquet
 from workbench.profiles import default_profile_name
 from workbench.report.frontier_table import best_lines, points_table, sla_notes, sla_table
@@ -30,42 +26,6 @@ from workbench.serving import Arm
 
 DEFAULT_CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _OWN = ("profile", "concurrency", "stagger")  # declared anew below
-
-
-def cache_options(function):
-    """--jobs, --cache and --no-cache."""
-    for option in (
-        click.option("--no-cache", is_flag=True, help="Simulate everything, and keep nothing."),
-        click.option(
-            "--cache",
-            "cache_folder",
-            metavar="DIR",
-            help="Where finished simulations are kept by content.  [default: the user's cache]",
-        ),
-        click.option(
-            "--jobs",
-            type=click.IntRange(1, 1024),
-            help="Processes that simulate.  [default: one per core]",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def open_cache(given: dict) -> Cache | None:
-    """The cache that the options ask for, ready to be written; None for --no-cache."""
-    if given["no_cache"]:
-        if given["cache_folder"] is not None:
-            raise InputError("exclude each other", place="--cache and --no-cache", mend="give one")
-        return None
-    cache = Cache(Path(given["cache_folder"]) if given["cache_folder"] else default_folder())
-    cache.prepare()
-    return cache
-
-
-def job_count(given: dict) -> int:
-    """Processes to use: as asked, else a core each."""
-    return given["jobs"] or len(os.sched_getaffinity(0))
 
 
 @click.command("sweep", context_settings={"show_default": True, "max_content_width": 100})
@@ -200,23 +160,6 @@ def named_arms(setup: Setup) -> dict[str, Arm]:
         name = create(arm.scheduler, setup.gamma).name
         arms[arm.scheduler if name in arms else name] = arm
     return arms
-
-
-@contextmanager
-def progress_bar(total: int, what: str) -> Iterator:
-    """A bar on stderr, where that is a terminal; gives a function that advances it by one."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=make_console(stderr=True),
-        transient=True,
-        disable=sys.stderr is None or not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task(what, total=total)
-        yield lambda words=what: bar.update(task, advance=1, description=words)
 
 
 def _simulate(study: Study, jobs: int, cache: Cache | None) -> bool:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from types import ModuleType
 
 import click
-import platformdirs
-from rich.table import Table
 
 from workbench.cli.again import command_line
 from workbench.cli.console import make_console, write_json
 from workbench.cli.options import as_simulate, simulation_options
+from workbench.cli.parallel import cache_options, job_count, open_cache, progress_bar
 from workbench.cli.setup import Setup
 from workbench.cli.simulate import command as simulate
-from workbench.cli.sweep import cache_options, job_count, open_cache, progress_bar
+from workbench.cli.study_storage import shown, storage_errors, storage_url
 from workbench.cli.values import Numbers, Pairs
 from workbench.errors import InputError
 from workbench.files import check_outputs
@@ -28,6 +26,7 @@ from workbench.frontier.space import (
     check_families,
     default_families,
 )
+from workbench.report.tuning_table import number, pareto_table
 
 FORMAT = "workbench.tune/1"
 DEFAULT_CONCURRENCY = 64
@@ -127,13 +126,14 @@ def command(**given):
         {"--json": given["json_path"]}, [trace.path for trace in setup.traces], streams=("--json",)
     )
     problem = _problem(tuner_module, given, setup, families)
-    cache, storage = open_cache(given), _storage(given["storage"])
+    cache, storage = open_cache(given), storage_url(given["storage"])
     began, complete = time.perf_counter(), True
     with (
         progress_bar(given["trials"], "tuning") as advance,
         Pool([setup.demand], jobs=job_count(given), cache=cache) as pool,
     ):
-        tuner = _open(tuner_module, problem, pool, storage, given["study"])
+        with storage_errors(storage):
+            tuner = tuner_module.Tuner(problem, pool, storage=storage, name=given["study"])
         try:
             tuner.run(given["trials"], on_trial=advance)
         except KeyboardInterrupt:
@@ -230,50 +230,6 @@ def _problem(module: ModuleType, given: dict, setup: Setup, families: tuple[str,
     )
 
 
-# Storage -----------------------------------------------------------------------------------------
-
-
-def _storage(given: str | None) -> str:
-    """The URL of the study's database."""
-    if given is not None and "://" in given:
-        return given
-    path = Path(given) if given else platformdirs.user_data_path("workbench") / "tune.db"
-    if given:
-        check_outputs({"--storage": given})
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{path}"
-
-
-def shown(url: str) -> str:
-    """A database URL without its password, a file by its path."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    if url.startswith("sqlite:///"):
-        return url.removeprefix("sqlite:///")
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return "the database"
-
-
-def _open(module: ModuleType, problem, pool: Pool, storage: str, name: str | None):
-    from optuna.exceptions import OptunaError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        return module.Tuner(problem, pool, storage=storage, name=name)
-    except (SQLAlchemyError, OptunaError, ImportError, ValueError, RuntimeError) as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise InputError(
-            f"cannot hold a study: {lines[0]}",
-            file=shown(storage),
-            place="--storage",
-            mend="give a file, or the URL of a database whose driver is installed",
-        ) from error
-
-
 # Output ------------------------------------------------------------------------------------------
 
 
@@ -315,17 +271,13 @@ def _report(given: dict, setup: Setup, problem, tuner, complete: bool) -> None:
     if not best:
         console.print("no configuration was found that keeps all limits")
         return
-    console.print(_table(problem, best))
+    console.print(pareto_table(problem.objectives, best))
     first = problem.objectives[0]
     console.print(
-        f"best {first}: {_number(best[0].values[0])} {OBJECTIVES[first].unit} with "
+        f"best {first}: {number(best[0].values[0])} {OBJECTIVES[first].unit} with "
         f"{best[0].chosen.scheduler} (trial {best[0].number})"
     )
     console.print(commands[0], soft_wrap=True)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _entry(one) -> dict:
@@ -336,29 +288,3 @@ def _entry(one) -> dict:
         "violations": list(one.violations),
         "figures": one.figures,
     }
-
-
-def _table(problem, best: list) -> Table:
-    table = Table(box=None, padding=(0, 0, 0, 1), header_style="bold")
-    table.add_column("\nscheduler", no_wrap=True)
-    heads = ["max\nrunning", "token\nbudget", "graph\nsizes"]
-    heads += [f"{name}\n{OBJECTIVES[name].unit}" for name in problem.objectives]
-    heads += ["TTFT ms\np99", "TPOT ms\np99", "accepted\nlength"]
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for one in best:
-        figures = one.figures
-        name = one.chosen.scheduler + ("" if figures["lossless"] else " (biased)")
-        table.add_row(
-            name,
-            f"{one.chosen.max_running:,}",
-            f"{one.chosen.token_budget:,}",
-            one.chosen.graph_sizes,
-            *(_number(value) for value in one.values),
-            *(
-                "–" if figures[field] is None else f"{figures[field] * 1e3:.1f}"
-                for field in ("ttft_p99_s", "tpot_p99_s")
-            ),
-            "–" if figures["accepted_length"] is None else f"{figures['accepted_length']:.2f}",
-        )
-    return table
