@@ -1,4 +1,4 @@
-"""A part of a page that redraws itself while a sweep runs, with its progress and a way to end it."""
+"""A part of a page that redraws itself while a sweep runs, with progress and a way to end it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import streamlit as st
 from app.guard import guarded, plain
 from app.sweeps import Sweep, again
 
-_FIRST_WAIT = 2.0  # seconds in which a quick pass usually ends, so that nothing flickers
+_FIRST_WAIT = 1.0  # seconds in which a quick pass usually ends, so that nothing flickers
 _EVERY = 0.7  # seconds between drawings
 
 
@@ -25,12 +25,8 @@ def live(sweep: Sweep, draw: Callable[[list[dict]], None], idle: Callable[[], No
     def board() -> None:
         if running and sweep.finished:
             st.rerun()  # the whole page once, so that the clock stops
-        if running:
-            _progress(sweep)
-        elif sweep.cancelled:
-            left, right = st.columns([5, 1])
-            left.warning("Ended before all points were simulated; what is there is shown.")
-            right.button("Go on", on_click=again, width="stretch")
+        with st.container():  # always there, so that what follows keeps its place
+            _state(sweep, running)
         for scheduler, problem in dict(sweep.errors).items():
             st.error(f"{plain(scheduler)}: {plain(problem)}", icon=":material/error:")
         runs = sweep.runs()
@@ -42,8 +38,17 @@ def live(sweep: Sweep, draw: Callable[[list[dict]], None], idle: Callable[[], No
     guarded(board)()
 
 
-def _progress(sweep: Sweep) -> None:
+def _state(sweep: Sweep, running: bool) -> None:
+    """The progress of a sweep that runs, a way on for one that was ended, else nothing."""
+    if not running and not sweep.cancelled:
+        return
     left, right = st.columns([5, 1])
+    if sweep.cancelled:
+        left.warning("Ended before all points were simulated; what is there is shown.")
+        if right.button("Go on", width="stretch"):
+            again()
+            st.rerun()
+        return
     text = f"{sweep.done} of {len(sweep.steps)} simulations; what is shown sharpens as they end"
     if sweep.compiling:
         text = "Compiling the simulator's inner loops, once on this machine (about 15 s)"

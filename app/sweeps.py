@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from workbench.errors import InputError
 from workbench.frontier import Task
 from workbench.serving import Demand, kernels
 
+_log = logging.getLogger("workbench.app")
 _KEPT = 20_000  # results
 _WORKERS = 2  # the compiled loop lets go of the interpreter
 
@@ -121,6 +123,9 @@ class Sweep:
             pass
         except InputError as error:
             self.errors[task.name] = str(error)
+        except Exception:
+            _log.exception("%s failed", task.name)
+            self.errors[task.name] = "could not be simulated; the server's log says why"
         finally:
             with self._changed:
                 self.done += 1
@@ -169,7 +174,7 @@ def _shared() -> tuple[ThreadPoolExecutor, Results]:
 
 
 def begin(demand: Demand, wanted: Sequence[Wanted]) -> Sweep:
-    """This session's sweep over ``wanted``: the one that runs, if it is the same, else a new one."""
+    """This session's sweep over ``wanted``: the one that runs if it is the same, else a new one."""
     signature = tuple(one.full.key for one in wanted)
     known: tuple | None = st.session_state.get("sweep")
     if known is not None:

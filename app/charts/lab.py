@@ -11,7 +11,7 @@ import pandas as pd
 from app.charts.theme import FAILED, GREY, PASSED, colour, shape
 from app.rounds import Decision, Path
 
-_HEIGHT = 230
+_HEIGHT = 320
 
 
 def _frame(path: Path) -> pd.DataFrame:
@@ -49,7 +49,7 @@ def survivals(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
         .mark_area(interpolate="step", color=GREY, opacity=0.35, line={"color": GREY})
         .encode(
             _X,
-            alt.Y("survival:Q", title="survival of draft K", scale=alt.Scale(domain=[0, 1])),
+            alt.Y("survival:Q", title="survival", scale=alt.Scale(domain=[0, 1])),
             tooltip=["drafts", alt.Tooltip("survival:Q", format=".3f")],
         )
     )
@@ -63,7 +63,7 @@ def survivals(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
 
 def theta(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
     """Θ along the path, and where each scheduler ends with the drafts that it chose."""
-    return _along(path, decisions, "theta", "Θ, expected throughput (tok/s)", ",.0f", False)
+    return _along(path, decisions, "theta", "Θ (tok/s)", ",.0f", False)
 
 
 def step_time(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:

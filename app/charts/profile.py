@@ -17,7 +17,7 @@ _KINDS = ("captured graph", "past the last graph")
 
 def _log_x(field: str, title: str) -> alt.X:
     scale = alt.Scale(type="log", base=2, nice=False)
-    return alt.X(field, title=title, scale=scale, axis=alt.Axis(format="~s"))
+    return alt.X(field, title=title, scale=scale, axis=alt.Axis(format=",d", labelOverlap="greedy"))
 
 
 def stairs(cost: StepCost, most: int, seconds: bool) -> alt.LayerChart:
@@ -71,7 +71,7 @@ def stairs(cost: StepCost, most: int, seconds: bool) -> alt.LayerChart:
         )
     )
     zoom = alt.selection_interval(bind="scales", name="zoom")
-    return alt.layer(line.add_params(zoom), points).properties(height=380)
+    return alt.layer(line.add_params(zoom), points).properties(height=430)
 
 
 def table(
@@ -105,7 +105,7 @@ def table(
             scale=alt.Scale(scheme="viridis"),
             legend=alt.Legend(orient="bottom", title=row_name),
         )
-    return chart.encode(**encoded).properties(height=300)
+    return chart.encode(**encoded).properties(height=360)
 
 
 def power(profile: Profile) -> alt.Chart:
@@ -119,7 +119,7 @@ def power(profile: Profile) -> alt.Chart:
             alt.Y("W:Q", title="power of one GPU (W)"),
             tooltip=["B", "W"],
         )
-        .properties(height=300)
+        .properties(height=360)
     )
 
 

@@ -68,7 +68,11 @@ def _tooltip(frame: pd.DataFrame) -> list[alt.Tooltip]:
 
 
 def frontier(
-    frame: pd.DataFrame, group: GroupFrontier, schedulers: Sequence[str], anchor: float
+    frame: pd.DataFrame,
+    group: GroupFrontier,
+    schedulers: Sequence[str],
+    anchor: float,
+    logarithmic: bool = False,
 ) -> alt.LayerChart:
     """Throughput per GPU against speed per user: a line per scheduler through its loads.
 
@@ -86,7 +90,9 @@ def frontier(
         best=[marks.get(place, (False, False))[1] for place in places],
     )
     x = alt.X(f"{SPEED}:Q", title="speed (tok/s/user, mean over requests)", scale=_zero(False))
-    y = alt.Y(f"{THROUGHPUT}:Q", title="throughput (tok/s/GPU)", scale=_zero(True))
+    scale = alt.Scale(type="log", base=2, nice=False) if logarithmic else _zero(True)
+    axis = alt.Axis(format=",~r" if logarithmic else ",d")
+    y = alt.Y(f"{THROUGHPUT}:Q", title="throughput (tok/s/GPU)", scale=scale, axis=axis)
     tint = colour(schedulers)
     base = alt.Chart(frame).transform_filter(alt.datum[SPEED] != None)  # noqa: E711 a Vega expression
     lines = base.mark_line(strokeWidth=2, clip=True).encode(
@@ -118,7 +124,7 @@ def frontier(
         .encode(x=f"{SPEED}:Q")
     )
     zoom = alt.selection_interval(bind="scales", name="zoom")
-    return alt.layer(lines.add_params(zoom), rings, points, rule).properties(height=440)
+    return alt.layer(lines.add_params(zoom), rings, points, rule).properties(height=500)
 
 
 def _zero(zero: bool) -> alt.Scale:
@@ -126,7 +132,7 @@ def _zero(zero: bool) -> alt.Scale:
 
 
 def against_load(
-    frame: pd.DataFrame, schedulers: Sequence[str], field: str, title: str, height: int = 300
+    frame: pd.DataFrame, schedulers: Sequence[str], field: str, title: str, height: int = 360
 ) -> alt.LayerChart:
     """One figure against the load, a line per scheduler."""
     kind = frame["load kind"].iloc[0]
@@ -155,7 +161,7 @@ def estimate(frame: pd.DataFrame, schedulers: Sequence[str]) -> alt.Chart:
             order="load:Q",
             tooltip=["scheduler", "load", SPEED, THROUGHPUT],
         )
-        .properties(height=440)
+        .properties(height=500)
     )
 
 

@@ -56,7 +56,7 @@ def acceptance(statistics: Mapping[str, TraceStatistics]) -> alt.Chart:
                 alt.Tooltip("judged:Q", format=",d", title="tokens judged"),
             ],
         )
-        .properties(height=320)
+        .properties(height=380)
     )
 
 
@@ -96,12 +96,12 @@ def histogram(trace: Trace, position: int) -> alt.Chart:
                 alt.Tooltip("share:Q", format=".2%"),
             ],
         )
-        .properties(height=300)
+        .properties(height=360)
     )
 
 
 def reliability(trace: Trace, position: int) -> alt.LayerChart:
-    """Survival a_k as predicted against how often the prefix 1..k passed, in the bins of the ECE."""
+    """Predicted survival a_k against how often the prefix 1..k passed, in the bins of the ECE."""
     known = trace.row_anchor() + position <= trace.output_tokens[trace.row_request()] - 1
     if trace.verified is not None:
         known &= trace.verified >= position
@@ -136,7 +136,7 @@ def reliability(trace: Trace, position: int) -> alt.LayerChart:
             ],
         )
     )
-    return alt.layer(ideal, line).properties(height=300)
+    return alt.layer(ideal, line).properties(height=360)
 
 
 def rounds_table(trace: Trace, request: int, most: int = 80) -> pd.DataFrame:
@@ -152,7 +152,11 @@ def rounds_table(trace: Trace, request: int, most: int = 80) -> pd.DataFrame:
     fate = np.where(
         position < accepted[number],
         "accepted",
-        np.where(position < verified[number], "rejected", "not verified"),
+        np.where(
+            position >= verified[number],
+            "not verified",
+            np.where(position == accepted[number], "rejected", "discarded after it"),
+        ),
     )
     frame = pd.DataFrame(
         {
@@ -193,12 +197,13 @@ def rounds(frame: pd.DataFrame) -> alt.Chart:
             alt.Color(
                 "fate:N",
                 scale=alt.Scale(
-                    domain=["accepted", "rejected", "not verified"], range=[PASSED, FAILED, GREY]
+                    domain=["accepted", "rejected", "discarded after it", "not verified"],
+                    range=[PASSED, FAILED, "#B58E72", GREY],
                 ),
                 legend=alt.Legend(orient="bottom", title=None),
             ),
             opacity,
             tooltip=tooltip,
         )
-        .properties(height=240)
+        .properties(height=300)
     )

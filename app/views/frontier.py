@@ -15,6 +15,7 @@ from app.scene import Scene
 from workbench.frontier import GroupFrontier, group_frontier
 from workbench.frontier.sla import Figure
 from workbench.report.comparison import by_load, winner
+from workbench.schedulers import create
 
 
 def page(scene: Scene) -> None:
@@ -50,8 +51,9 @@ def _board(scene: Scene, chosen: Choices, runs: list[dict]) -> None:
     baseline = chosen.baseline if _has(kept, chosen.baseline) else kept[0]["scheduler"]
     group = group_frontier("", kept, baseline, [promised])
     shown = frame[frame["TTFT p99 (ms)"].fillna(0) <= (patience or math.inf)]
+    logarithmic = st.toggle("Logarithmic throughput", key="log", bind="query-params")
     event = st.altair_chart(
-        charts.frontier(shown, group, chosen.schedulers, promised),
+        charts.frontier(shown, group, chosen.schedulers, promised, logarithmic),
         key="frontier",
         on_select="rerun",
         selection_mode=[charts.PICK],
@@ -167,10 +169,7 @@ def _drill(scene: Scene, chosen: Choices, runs: list[dict], picked: dict) -> Non
 
 
 def _mean_step(scene: Scene, chosen: Choices, row: pd.Series) -> None:
-    arm = next(s for s in chosen.schedulers if s == row["scheduler"])
-    from workbench.schedulers import create
-
-    scheduler = create(arm, scene.gamma)
+    scheduler = create(row["scheduler"], scene.gamma)
     requests = min(int(row["load"]), chosen.options.slots)
     budget = row["verification budget"] if pd.notna(row["verification budget"]) else 1.0
     batch = round(requests * budget)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from app.charts import lab as charts
 from app.controls import allowed
+from app.guard import plain
 from app.rounds import batch_at, decide, heat, path_of
 from app.scene import Scene
 from workbench.errors import InputError
@@ -76,6 +77,7 @@ def page(scene: Scene) -> None:
     )
     st.subheader("What each admits and why")
     st.dataframe(_table(decisions), hide_index=True)
+    st.markdown("\n".join(f"- **{plain(d.scheduler)}**: {plain(d.reason)}" for d in decisions))
     best = max(decisions, key=lambda d: d.theta)
     chosen = st.segmented_control(
         "Drafts, one by one, of",
@@ -100,7 +102,6 @@ def _table(decisions) -> pd.DataFrame:
                 "expected tokens": round(d.expected_tokens, 1),
                 "Θ (tok/s)": round(d.theta),
                 "tokens in fact": d.kept_tokens,
-                "why": d.reason,
             }
             for d in decisions
         ]
