@@ -153,6 +153,17 @@ def test_ctrl_c_while_modules_are_loaded(tmp_path):
     assert (process.returncode, err) == (130, "workbench: interrupted\n")
 
 
+def test_ctrl_c_while_the_entry_point_itself_is_loaded(tmp_path):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    done = subprocess.run(
+        [sys.executable, "-c", "import workbench.cli.main"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])},
+    )
+    assert (done.returncode, done.stderr) == (130, "workbench: interrupted\n")
+
+
 def test_no_command_shows_the_help_and_an_unknown_one_the_commands():
     code, out, _ = workbench()
     assert code == 2 and "simulate" in out

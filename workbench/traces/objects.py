@@ -43,9 +43,9 @@ def repeated(line: bytes, members: Members) -> str | None:
     unless something was dropped; only a line of another length is looked at field by field.
     """
     line = line.strip()
-    kept = 1 + sum(len(key.encode()) + 4 + memoryview(raw).nbytes for key, raw in members.items())
-    first = next(iter(members), "")
-    spaced = line[len(first.encode()) + 4 :].startswith(b" ")
+    values = sum([memoryview(raw).nbytes for raw in members.values()])
+    kept = 1 + len("".join(members).encode()) + 4 * len(members) + values
+    spaced = line.startswith(b" ", len(next(iter(members), "").encode()) + 4)
     if len(line) - kept == (2 * len(members) - 1 if spaced else 0):
         return None
     try:
