@@ -19,8 +19,9 @@ from workbench.cli.simulate import command as simulate
 from workbench.frontier import Cache, Pool, Task
 from workbench.frontier.digest import arm_digest, demand_digest, point_key
 from workbench.frontier.objectives import violations
+from workbench.frontier.problem import Problem
 from workbench.frontier.space import MEASURED, Configuration, Deployments, Space, default_families
-from workbench.frontier.tuner import Problem, Tuner
+from workbench.frontier.tuner import Tuner
 
 GAMMA = 7
 RUNNING, BUDGETS = (16, 32, 64, 128, 256), (512, 1024, 2048, 4096, 8192)

@@ -17,8 +17,9 @@ from tests.frontier.samples import GAMMA, arm, demand
 from workbench.errors import InputError
 from workbench.frontier import Cache, Pool
 from workbench.frontier.objectives import hopeless, pareto_set, violations
+from workbench.frontier.problem import Problem
 from workbench.frontier.space import Configuration, Deployments, Space, check_families
-from workbench.frontier.tuner import Problem, Tuner
+from workbench.frontier.tuner import Tuner
 from workbench.serving import Load
 
 SPACE = Space(("none", "static", "greedy"), GAMMA, (2, 4, 8), (64, 512), ("profile", "none"))
@@ -232,3 +233,26 @@ def test_two_tuners_share_a_study_on_a_real_server():
         assert sum(one.counts().values()) == 16
     finally:
         optuna.delete_study(study_name=name, storage=url)
+
+
+def test_neighbours_are_one_step_away():
+    space = Space(("static", "threshold", "topk"), 5, (2, 4, 8), (64, 512), ("profile",))
+    near = space.neighbours({"scheduler": "static", "static_k": 5, "max_running": 4})
+    assert near == [
+        {"scheduler": "static", "static_k": 4, "max_running": 4},
+        {"scheduler": "static", "static_k": 5, "max_running": 2},
+        {"scheduler": "static", "static_k": 5, "max_running": 8},
+    ]
+    assert space.neighbours({"threshold_h": 0.02}) == [{"threshold_h": 0.04}]
+    assert space.neighbours({"topk_lag": 4, "token_budget": 64}) == [
+        {"topk_lag": 3, "token_budget": 64},
+        {"topk_lag": 4, "token_budget": 512},
+    ]
+
+
+def test_repeats_lead_to_neighbours_of_the_best():
+    space = Space(("static",), GAMMA, (2, 4, 8), (64, 512), ("profile",))  # 18 configurations
+    tuner = tuned(problem(space=space, prune=False, objectives=("throughput",)), 60)
+    best = tuner.pareto()[0]
+    tried = [one.parameters for one in tuner.found()]
+    assert all(near in tried for near in space.neighbours(best.parameters))

@@ -19,8 +19,10 @@ from workbench.errors import InputError
 from workbench.files import check_outputs
 from workbench.frontier.objectives import LIMITS, OBJECTIVES
 from workbench.frontier.pool import Pool
+from workbench.frontier.problem import Problem
 from workbench.frontier.space import (
     MEASURED,
+    Configuration,
     Deployments,
     Space,
     check_families,
@@ -125,7 +127,7 @@ def command(**given):
     check_outputs(
         {"--json": given["json_path"]}, [trace.path for trace in setup.traces], streams=("--json",)
     )
-    problem = _problem(tuner_module, given, setup, families)
+    problem = _problem(given, setup, families)
     cache, storage = open_cache(given), storage_url(given["storage"])
     began, complete = time.perf_counter(), True
     with (
@@ -195,7 +197,7 @@ def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
     return setup(examples), families
 
 
-def _problem(module: ModuleType, given: dict, setup: Setup, families: tuple[str, ...]):
+def _problem(given: dict, setup: Setup, families: tuple[str, ...]) -> Problem:
     check_families(families, setup.gamma)
     ladders = tuple(dict.fromkeys(given["graph_sizes"])) or (MEASURED,)
     space = Space(
@@ -207,7 +209,7 @@ def _problem(module: ModuleType, given: dict, setup: Setup, families: tuple[str,
     )
     deployments = Deployments(setup.arms[0], setup.profile, setup.gamma)
     for sizes in ladders:  # a wrong ladder is said right here
-        deployments.arm(module.Configuration(space.examples()[0], 1, 1, sizes))
+        deployments.arm(Configuration(space.examples()[0], 1, 1, sizes))
     objectives = given["objectives"]
     if "energy" in objectives and setup.profile.power is None:
         raise InputError(
@@ -217,7 +219,7 @@ def _problem(module: ModuleType, given: dict, setup: Setup, families: tuple[str,
     if "usd" in objectives and given["gpu_hour_usd"] is None:
         raise InputError("needs a price", place="--objective usd", mend="give --gpu-hour-usd")
     load = setup.loads[0]
-    return module.Problem(
+    return Problem(
         space,
         deployments,
         load,

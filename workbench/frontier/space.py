@@ -11,6 +11,7 @@ from workbench.schedulers import Scheduler, create
 from workbench.serving import Arm
 
 MEASURED = "profile"  # the capture sizes that the profile was measured with
+_STEP = 0.02  # of threshold's h
 MOST_LAG = 4  # steps that topk looks back
 _FREE = {
     "static": "static:1",
@@ -58,7 +59,9 @@ class Space:
         if family == "static":
             scheduler = f"static:{trial.suggest_int('static_k', 1, self.block_size)}"
         elif family == "threshold":
-            scheduler = f"threshold:{trial.suggest_float('threshold_h', 0.02, 0.98, step=0.02):g}"
+            scheduler = (
+                f"threshold:{trial.suggest_float('threshold_h', _STEP, 1 - _STEP, step=_STEP):g}"
+            )
         elif family == "topk":
             scheduler = f"topk:{trial.suggest_int('topk_lag', 1, MOST_LAG)}"
         else:
@@ -87,6 +90,26 @@ class Space:
             ({"scheduler": family} if many else {}) | own.get(family, {}) | shared
             for family in self.families
         ]
+
+    def neighbours(self, parameters: dict) -> list[dict]:
+        """Parameters of a trial with one of them a step up or down its choices."""
+        ranges = {
+            "static_k": list(range(1, self.block_size + 1)),
+            "threshold_h": [round(step * _STEP, 2) for step in range(1, round(1 / _STEP))],
+            "topk_lag": list(range(1, MOST_LAG + 1)),
+            **{name: list(getattr(self, name)) for name in ("max_running", "token_budget")},
+        }
+        near = []
+        for name, choices in ranges.items():
+            if name not in parameters:
+                continue
+            place = min(range(len(choices)), key=lambda i: abs(choices[i] - parameters[name]))
+            near += [
+                parameters | {name: choices[other]}
+                for other in (place - 1, place + 1)
+                if 0 <= other < len(choices)
+            ]
+        return near
 
 
 def _choice(trial, name: str, choices: Sequence):

@@ -5,75 +5,25 @@ Several processes and machines may work on one study through its storage; each a
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from workbench.errors import InputError
-from workbench.frontier.digest import arm_digest, demand_digest, digest, point_key, sources
+from workbench.frontier.digest import arm_digest, demand_digest, point_key
 from workbench.frontier.objectives import OBJECTIVES, hopeless, pareto_set, violations
 from workbench.frontier.pool import Pool, Task
-from workbench.frontier.space import MEASURED, Configuration, Deployments, Space
-from workbench.serving import Load
+from workbench.frontier.problem import Found, Problem
+from workbench.frontier.space import Configuration
 
 MARGIN = 0.05  # of a short run's figures, see ``objectives.hopeless``
-SHORT_SHARE = 8  # a short run has this part of the requests
 _CONSTRAINTS = "constraints"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is tuned, under which load, for what."""
-
-    space: Space
-    deployments: Deployments
-    load: Load
-    seed: int
-    requests: int
-    objectives: tuple[str, ...]
-    slo: dict[str, float] = field(default_factory=dict)
-    gpu_hour_usd: float | None = None
-    prune: bool = True
-
-    @property
-    def short_requests(self) -> int | None:
-        """Requests of a short simulation; None where it would not be much shorter."""
-        least = 2 * (self.load.concurrency or 16)
-        short = max(self.requests // SHORT_SHARE, least)
-        return short if self.prune and 2 * short <= self.requests else None
-
-    def fingerprint(self, demand: str) -> str:
-        """What two trials of one study have to share; ``demand``: its digest."""
-        examples = [Configuration(one, 1, 1, MEASURED) for one in self.space.examples()]
-        return digest(
-            sources(),
-            demand,
-            [arm_digest(self.deployments.arm(one)) for one in examples],
-            self.space,
-            self.load,
-            [self.seed, self.requests, self.objectives, self.slo, self.gpu_hour_usd],
-        )
-
-
-@dataclass(frozen=True)
-class Found:
-    """A finished trial."""
-
-    number: int
-    chosen: Configuration
-    values: tuple[float, ...]  # as the objectives are, in their units
-    violations: tuple[float, ...]
-    figures: dict
-
-    @property
-    def feasible(self) -> bool:
-        """Whether all limits hold."""
-        return all(missed <= 0 for missed in self.violations)
 
 
 class Tuner:
@@ -134,12 +84,35 @@ class Tuner:
         while left > 0:
             batch = [self.study.ask() for _ in range(min(left, self.pool.jobs))]
             left -= len(batch)
+            tried = self._tried()
             open_trials = {trial.number for trial in batch}
             try:
                 self._batch(batch, open_trials, on_trial)
             finally:
                 for number in open_trials:
                     self.study.tell(number, state=TrialState.FAIL)
+            self._step_aside(self._tried(since=batch[0].number), tried)
+
+    def _tried(self, since: int = 0) -> list[dict]:
+        """Configurations that trials had, as dicts, from trial ``since`` on."""
+        states = (TrialState.COMPLETE, TrialState.PRUNED)
+        trials = self.study.get_trials(deepcopy=False, states=states)
+        return [trial.user_attrs["configuration"] for trial in trials if trial.number >= since]
+
+    def _step_aside(self, latest: list[dict], before: list[dict]) -> None:
+        """For each of the latest trials that only repeated, a step from the best ones is next."""
+        repeats = sum(one in before for one in latest)
+        if not repeats:
+            return
+        known = [trial.params for trial in self.study.get_trials(deepcopy=False)]
+        near = (
+            parameters
+            for best in self.pareto()
+            for parameters in self.problem.space.neighbours(best.parameters)
+            if parameters not in known
+        )
+        for parameters in itertools.islice(near, repeats):
+            self.study.enqueue_trial(parameters, skip_if_exists=True)
 
     def _batch(self, batch: list[optuna.Trial], open_trials: set[int], on_trial) -> None:
         problem = self.problem
@@ -229,6 +202,7 @@ class Tuner:
                 tuple(trial.values),
                 tuple(_constraints(trial)),
                 trial.user_attrs["figures"],
+                trial.params,
             )
             for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         ]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from workbench.frontier.objectives import OBJECTIVES
-
-if TYPE_CHECKING:  # it needs Optuna
-    from workbench.frontier.tuner import Found
+from workbench.frontier.problem import Found
 
 
 def pareto_table(objectives: Sequence[str], best: Sequence[Found]) -> Table:

@@ -1,0 +1,62 @@
+"""What is tuned, under which load and limits, and what a finished trial says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workbench.frontier.digest import arm_digest, digest, sources
+from workbench.frontier.space import MEASURED, Configuration, Deployments, Space
+from workbench.serving import Load
+
+SHORT_SHARE = 8  # a short run has this part of the requests
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is tuned, under which load, for what."""
+
+    space: Space
+    deployments: Deployments
+    load: Load
+    seed: int
+    requests: int
+    objectives: tuple[str, ...]
+    slo: dict[str, float] = field(default_factory=dict)
+    gpu_hour_usd: float | None = None
+    prune: bool = True
+
+    @property
+    def short_requests(self) -> int | None:
+        """Requests of a short simulation; None where it would not be much shorter."""
+        least = 2 * (self.load.concurrency or 16)
+        short = max(self.requests // SHORT_SHARE, least)
+        return short if self.prune and 2 * short <= self.requests else None
+
+    def fingerprint(self, demand: str) -> str:
+        """What two trials of one study have to share; ``demand``: its digest."""
+        examples = [Configuration(one, 1, 1, MEASURED) for one in self.space.examples()]
+        return digest(
+            sources(),
+            demand,
+            [arm_digest(self.deployments.arm(one)) for one in examples],
+            self.space,
+            self.load,
+            [self.seed, self.requests, self.objectives, self.slo, self.gpu_hour_usd],
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finished trial."""
+
+    number: int
+    chosen: Configuration
+    values: tuple[float, ...]  # as the objectives are, in their units
+    violations: tuple[float, ...]
+    figures: dict
+    parameters: dict  # as Optuna has them
+
+    @property
+    def feasible(self) -> bool:
+        """Whether all limits hold."""
+        return all(missed <= 0 for missed in self.violations)
