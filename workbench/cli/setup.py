@@ -25,6 +25,7 @@ from workbench.profiles import (
 )
 from workbench.profiles.profile import Host
 from workbench.schedulers import Scheduler, create, default_schedulers
+from workbench.schedulers.user_file import file_of
 from workbench.serving import Arm, Demand, Load, Options, build_population, stream
 from workbench.traces import Trace, read_trace
 
@@ -65,7 +66,7 @@ class Setup:
     def files(self) -> list[str]:
         """Every file that is read: none of them may be written."""
         given = self.given
-        users = [spec.partition(".py")[0] + ".py" for spec in given["schedulers"] if ".py" in spec]
+        users = [str(path) for spec in given["schedulers"] if (path := file_of(spec))]
         others = [given["planner_table"], given["arrivals"]]
         traces = [str(trace.path) for trace in self.traces]
         return [*traces, str(self.profile_path), *users, *(path for path in others if path)]

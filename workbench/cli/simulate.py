@@ -16,6 +16,7 @@ from workbench.errors import InputError
 from workbench.files import atomic_write, check_outputs
 from workbench.profiles import default_profile_name
 from workbench.report.comparison import by_load, columns_of, comparison_table, winner
+from workbench.schedulers.calls import MOST_LAG
 from workbench.serving import ROUTERS, kernels
 from workbench.serving.options import QUEUES
 from workbench.serving.requests_table import request_columns, write_requests
@@ -132,7 +133,9 @@ _share = Number(min=0, max=1)
     help="Scheduling on the critical path, or overlapped.",
 )
 @click.option(
-    "--lag", type=_positive, help="Steps that lagged schedulers look back.  [default: their own]"
+    "--lag",
+    type=click.IntRange(1, MOST_LAG),
+    help="Steps that lagged schedulers look back.  [default: their own]",
 )
 @click.option(
     "--new-survival", type=_share, help="What they assume of requests without a past.  [default: 1]"

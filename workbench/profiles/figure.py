@@ -80,7 +80,7 @@ def draw_staircase(data: Staircase, path: str | os.PathLike) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("batch tokens B")
     axes.set_ylabel("steps per second, forward pass only (1/s)")
-    axes.set_title(data.name)
+    axes.set_title(data.name, parse_math=False)
     axes.grid(alpha=0.3)
     axes.legend()
     # fixed ids and no dates: the same profile gives the same bytes
