@@ -149,3 +149,7 @@ def test_sources_cover_the_packages_that_decide(monkeypatch, tmp_path):
 def test_step_cost_counts_by_its_profile():
     profile = arm().cost.profile
     assert digest(StepCost(profile)) == digest(StepCost(profile))
+
+
+def test_how_many_requests_count_once():
+    assert demand_digest(demand(requests=5)) == demand_digest(demand(requests=6))

@@ -84,8 +84,10 @@ def arm_digest(arm: Arm) -> str:
 
 
 def demand_digest(demand: Demand) -> str:
-    """Of the recorded requests, the arrivals and how they are mixed."""
-    return digest(demand)
+    """Of the recorded requests, the arrivals and how they are mixed; not of how many are asked for,
+    which ``point_key`` takes.
+    """
+    return digest(dataclasses.replace(demand, requests=None))
 
 
 def point_key(
