@@ -45,6 +45,7 @@ def files(tmp_path_factory):
         "max_batch_tokens": 64,
     }
     (folder / "table.json").write_text(json.dumps(table))
+    (folder / "sts.json").write_text(json.dumps({"temperatures": [0.3, 3.0, 1.0]}))
     for name, gap in (("come.csv", 0.1), ("late.csv", 0.3)):
         rows = [f"{gap * n},{10 + n % 7},{5 + n % 11}" for n in range(30)]
         text = "\n".join(["arrival_s,prompt_tokens,output_tokens", *rows])
@@ -94,6 +95,7 @@ CHANGES = {
         f"--scheduler global {USERS} --planner-table table.json",
         "--planner-lookup linear",
     ),
+    "--calibration": (f"--scheduler threshold:0.6 {USERS}", "--calibration sts.json"),
     "--slo": (f"--scheduler none {USERS}", "--slo tpot=0.02"),
     "--gpu-hour-usd": (f"--scheduler none {USERS}", "--gpu-hour-usd 2"),
     "--seed": (f"--scheduler none {USERS}", "--seed 1"),
@@ -203,6 +205,8 @@ def test_the_first_router_is_round_robin(files):
         ("--scheduler topk --graph-sizes none --align-tier", ["--align-tier", "--graph-sizes"]),
         ("--scheduler topk --profile dearer.json --align-tier", ["--align-tier", "graphs"]),
         ("--scheduler none --planner-table table.json", ["--planner-table", "topk"]),
+        ("--scheduler static:2 --calibration sts.json", ["--calibration", "topk"]),
+        ("--scheduler topk --calibration table.json", ["table.json", "temperatures"]),
         ("--scheduler topk --planner-lookup floor", ["--planner-lookup", "--planner-table"]),
         ("--scheduler none --router session", ["--router", "--replicas"]),
         ("--scheduler none --kv-tokens 64", ["--kv-tokens", "larger"]),

@@ -5,6 +5,7 @@ No option is ever ignored: one that would change nothing is refused.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 import msgspec
@@ -12,6 +13,7 @@ import numpy as np
 
 from workbench import __version__
 from workbench.arrivals import Arrivals, read_arrivals
+from workbench.calibration import read_calibration
 from workbench.cli.values import trace_weights, weighted
 from workbench.errors import InputError
 from workbench.files import resolve
@@ -44,6 +46,8 @@ class Setup:
         pairs = [weighted(spec) for spec in given["traces"]]
         self.names = [name for name, _ in pairs]
         self.traces: list[Trace] = [read_trace(name) for name in self.names]
+        if given["calibration"] is not None:
+            self.traces = [self._calibrated(trace) for trace in self.traces]
         if given["arrivals"] == "trace" and any(weight is not None for _, weight in pairs):
             raise InputError(
                 "mixes by chance, and recorded arrivals are replayed as they are",
@@ -67,9 +71,19 @@ class Setup:
         """Every file that is read: none of them may be written."""
         given = self.given
         users = [str(path) for spec in given["schedulers"] if (path := file_of(spec))]
-        others = [given["planner_table"], given["arrivals"]]
+        others = [given["planner_table"], given["arrivals"], given["calibration"]]
         traces = [str(trace.path) for trace in self.traces]
         return [*traces, str(self.profile_path), *users, *(path for path in others if path)]
+
+    def _calibrated(self, trace: Trace) -> Trace:
+        """The trace with the confidences that schedulers see after temperature scaling."""
+        calibration = read_calibration(self.given["calibration"])
+        calibration.require_block_size(trace.block_size)
+        if trace.confidence is None:
+            raise InputError(
+                "carries no confidences to calibrate", file=trace.name, mend="drop --calibration"
+            )
+        return dataclasses.replace(trace, confidence=calibration.apply(trace.confidence))
 
     # Demand --------------------------------------------------------------------------------------
 
@@ -277,6 +291,7 @@ class Setup:
         chosen = [scheduler for scheduler in schedulers if scheduler.uniform is None]
         looks_back = any(scheduler.lag for scheduler in schedulers)
         drafts = any(scheduler.drafter for scheduler in schedulers)
+        reads = any(scheduler.needs_confidence for scheduler in schedulers)
         prices = any(scheduler.prices for scheduler in schedulers)
         for option, noticed, problem, mend in (
             ("lag", looks_back, "no scheduler here looks back", "compare topk with it"),
@@ -284,6 +299,7 @@ class Setup:
             ("host_sync", any(sync), "no step here is synchronous", "add --pipeline sync"),
             ("host_async", not all(sync), "no step here is overlapped", "add --pipeline async"),
             ("planner_table", prices, "no scheduler here asks for costs", "compare topk with it"),
+            ("calibration", reads, "no scheduler here reads confidences", "compare topk with it"),
             ("align_tier", chosen, "no scheduler here chooses lengths", "compare topk with it"),
             ("uniform_width", chosen, "no scheduler here trims", "compare topk with it"),
             ("undrafted_loss", drafts, "no scheduler here drafts", "compare topk with it"),

@@ -182,6 +182,11 @@ _share = Number(min=0, max=1)
     help="How the planner reads between its points.  [default: as the table's engine]",
 )
 @click.option(
+    "--calibration",
+    metavar="C",
+    help="Temperatures by which schedulers see the confidences.  [default: as recorded]",
+)
+@click.option(
     "--slo",
     type=Pairs(("ttft", "tpot"), positive=True),
     help="Goodput under these seconds, as in ttft=0.5,tpot=0.02.",

@@ -207,8 +207,7 @@ def _check_files(given: dict, setups: dict[str, Setup]) -> None:
         "--parquet": given["parquet_path"],
         "--json": given["json_path"],
     }
-    inputs = [trace.path for setup in setups.values() for trace in setup.traces]
-    inputs += [given["planner_table"], given["arrivals"], *given["profiles"]]
+    inputs = [path for setup in setups.values() for path in setup.files()]
     check_outputs(outputs, inputs, streams=("--json",))
     if given["plot"]:
         from workbench.report.frontier_plot import check_suffix
