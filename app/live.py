@@ -9,7 +9,7 @@ import streamlit as st
 from app.guard import guarded, plain
 from app.sweeps import Sweep, again
 
-_FIRST_WAIT = 1.0  # seconds in which a quick pass usually ends, so that nothing flickers
+_FIRST_WAIT = 0.6  # seconds in which a quick pass usually ends, so that nothing flickers
 _EVERY = 0.7  # seconds between drawings
 
 

@@ -15,9 +15,9 @@ from app.guard import guarded  # noqa: E402
 from app.sidebar import sidebar  # noqa: E402
 from app.views import export, frontier, lab, load, profiles, traces  # noqa: E402
 
-st.set_page_config(
-    page_title="workbench", page_icon=":material/speed:", layout="wide", menu_items={}
-)
+# a file of its own: Streamlit fetches other icons from a public server
+_ICON = str(Path(__file__).with_name("icon.svg"))
+st.set_page_config(page_title="workbench", page_icon=_ICON, layout="wide", menu_items={})
 
 
 def _page(module, title: str, icon: str, **more) -> st.Page:

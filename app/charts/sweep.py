@@ -93,10 +93,10 @@ def frontier(
     scale = alt.Scale(type="log", base=2, nice=False) if logarithmic else _zero(True)
     axis = alt.Axis(format=",~r" if logarithmic else ",d")
     y = alt.Y(f"{THROUGHPUT}:Q", title="throughput (tok/s/GPU)", scale=scale, axis=axis)
-    tint = colour(schedulers)
+    hue = colour(schedulers)
     base = alt.Chart(frame).transform_filter(alt.datum[SPEED] != None)  # noqa: E711 a Vega expression
     lines = base.mark_line(strokeWidth=2, clip=True).encode(
-        x, y, tint, dash(schedulers), order="load:Q"
+        x, y, hue, dash(schedulers), order="load:Q"
     )
     pick = alt.selection_point(name=PICK, fields=["scheduler", "load"], on="click", toggle=False)
     points = (
@@ -104,9 +104,9 @@ def frontier(
         .encode(
             x,
             y,
-            tint,
+            hue,
             shape(schedulers),
-            fill=alt.condition("datum.own", tint, alt.value("transparent")),
+            fill=alt.condition("datum.own", hue, alt.value("transparent")),
             opacity=alt.condition(pick, alt.value(1), alt.value(0.55)),
             size=alt.condition(pick, alt.value(80), alt.value(45)),
             tooltip=_tooltip(frame),
@@ -139,11 +139,11 @@ def against_load(
     name = "concurrent users" if kind == "users" else "request rate (requests/s)"
     x = alt.X("load:Q", title=name, **log2(frame["load"].tolist()))
     y = alt.Y(f"{field}:Q", title=title, scale=_zero(True))
-    tint = colour(schedulers)
+    hue = colour(schedulers)
     base = alt.Chart(frame).transform_filter(alt.datum[field] != None)  # noqa: E711 a Vega expression
-    lines = base.mark_line(strokeWidth=2).encode(x, y, tint, dash(schedulers))
+    lines = base.mark_line(strokeWidth=2).encode(x, y, hue, dash(schedulers))
     points = base.mark_point(size=55, filled=True, opacity=1).encode(
-        x, y, tint, shape(schedulers), tooltip=_tooltip(frame)
+        x, y, hue, shape(schedulers), tooltip=_tooltip(frame)
     )
     zoom = alt.selection_interval(bind="scales", encodings=["y"], name="zoom")
     return alt.layer(lines.add_params(zoom), points).properties(height=height)
@@ -185,5 +185,5 @@ def parts(seconds: dict[str, float]) -> alt.Chart:
         .transform_calculate(
             order="indexof(" + repr(list(seconds)).replace("'", '"') + ", datum.part)"
         )
-        .properties(height=90)
+        .properties(height=150)
     )

@@ -155,15 +155,17 @@ def _drill(scene: Scene, chosen: Choices, runs: list[dict], picked: dict) -> Non
     with st.container(border=True):
         st.markdown(f"**{row['scheduler']}** at {row['load']:g} {row['load kind']}")
         figures = (
-            ("Throughput", row[charts.THROUGHPUT], ",.0f", "tok/s/GPU"),
-            ("Speed", row[charts.SPEED], ",.1f", "tok/s/user"),
-            ("TTFT p99", row["TTFT p99 (ms)"], ",.1f", "ms"),
-            ("Accepted length", row["accepted length"], ".2f", "tokens"),
-            ("Verified per round", row["verification budget"], ".2f", "tokens"),
-            ("Acceptance rate", row["acceptance rate"], ".1%", ""),
+            ("Throughput (tok/s/GPU)", row[charts.THROUGHPUT], ",.0f"),
+            ("Speed (tok/s/user)", row[charts.SPEED], ",.1f"),
+            ("TTFT p99 (ms)", row["TTFT p99 (ms)"], ",.1f"),
+            ("Accepted length (tokens)", row["accepted length"], ".2f"),
+            ("Verified per round (tokens)", row["verification budget"], ".2f"),
+            ("Acceptance rate", row["acceptance rate"], ".1%"),
         )
-        for column, (name, value, form, unit) in zip(st.columns(6), figures, strict=True):
-            column.metric(name, "–" if pd.isna(value) else f"{value:{form}} {unit}".strip())
+        with st.container(horizontal=True, gap="large"):
+            for name, value, form in figures:
+                shown = "–" if pd.isna(value) else f"{value:{form}}"
+                st.metric(name, shown, width="content")
         if row["load kind"] == "users":
             _mean_step(scene, chosen, row)
 

@@ -23,7 +23,8 @@ def page(scene: Scene) -> None:
     st.title("Load")
     st.caption(
         "Throughput and verification budget against the load (as figure 8 of the DSpark paper): "
-        "an adaptive scheduler verifies more while the GPU idles and less as it fills."
+        "an adaptive scheduler verifies more while the GPU idles and less as it fills. The budget "
+        "counts the anchor and the drafts verified per request and round."
     )
     chosen = choices(scene)
     live(
@@ -39,7 +40,7 @@ def _board(chosen: Choices, runs: list[dict]) -> None:
     frame = charts.table(runs)
     for field, title in (
         (charts.THROUGHPUT, "throughput (tok/s/GPU)"),
-        ("verification budget", "verification budget (tokens per request and round)"),
+        ("verification budget", "verification budget (tokens)"),
     ):
         st.altair_chart(charts.against_load(frame, chosen.schedulers, field, title), key=field)
     more = {name: place for name, place in _MORE.items() if frame[place[0]].notna().any()}
