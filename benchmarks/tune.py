@@ -36,7 +36,7 @@ GRID = (
 QUESTIONS = {
     "64 users, speed ≥ 200": (64, {"speed": 200.0}),
     "256 users, speed ≥ 120": (256, {"speed": 120.0}),
-    "128 users, p99 of TPOT ≤ 7 ms, of TTFT ≤ 3 s": (128, {"tpot": 0.007, "ttft": 3.0}),
+    "64 users, p99 of TPOT ≤ 6.2 ms, of TTFT ≤ 3 s": (64, {"tpot": 0.0062, "ttft": 3.0}),
 }
 
 
@@ -65,6 +65,8 @@ def grid(made: Setup, slo: dict, pool: Pool) -> tuple[float, Configuration]:
         for index, run in pool.results(tasks)
         if max(violations(run, slo), default=0.0) <= 0
     ]
+    if not able:
+        raise SystemExit(f"no point of the grid keeps {slo}")
     value, index = max(able)
     return value, points[index]
 
@@ -85,9 +87,11 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", type=int, help="one of the questions, from 0")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     given = parser.parse_args()
-    for words, (concurrency, slo) in QUESTIONS.items():
+    chosen = list(QUESTIONS.items())
+    for words, (concurrency, slo) in chosen if given.only is None else [chosen[given.only]]:
         made = setup(concurrency, given.requests)
         with (
             tempfile.TemporaryDirectory() as folder,
