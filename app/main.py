@@ -13,7 +13,7 @@ import streamlit as st  # noqa: E402
 
 from app.guard import guarded  # noqa: E402
 from app.sidebar import sidebar  # noqa: E402
-from app.views import export, frontier, lab, load, profiles, traces  # noqa: E402
+from app.views import calibration, export, frontier, lab, load, profiles, traces  # noqa: E402
 
 # a file of its own: Streamlit fetches other icons from a public server
 _ICON = str(Path(__file__).with_name("icon.svg"))
@@ -37,6 +37,7 @@ st.navigation(
         _page(load, "Load", "group"),
         _page(profiles, "Profiles", "stairs"),
         _page(traces, "Traces", "timeline"),
+        _page(calibration, "Calibration", "balance"),
         _page(export, "Export", "file_export"),
     ]
 ).run()

@@ -243,7 +243,7 @@ def test_export(page):
 )
 def test_every_page_at_other_widths_and_colours(page, request):
     kind = request.node.callspec.id
-    for name in ("", "lab", "load", "profiles", "traces", "export"):
+    for name in ("", "lab", "load", "profiles", "traces", "calibration", "export"):
         page.goto(f"/{name}")
         page.wait_for_selector("[data-testid=stCode]" if name == "export" else CHART)
         _idle(page)

@@ -27,7 +27,9 @@ def test_pages_of_a_sweep(page):
     assert charts(test) >= (0 if page == "export" else 1)
 
 
-@pytest.mark.parametrize(("page", "least"), [("lab", 4), ("profiles", 5), ("traces", 4)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("lab", 4), ("profiles", 5), ("traces", 4), ("calibration", 2)]
+)
 def test_pages_that_are_computed_at_once(page, least):
     test = open_page(page)
     assert not errors(test)
@@ -162,3 +164,15 @@ def test_drilling_into_a_point_draws_its_step():
     assert test.metric[0].value == f"{run['throughput_tok_s_gpu']:,.0f}"
     batch = round(8 * run["verification_budget"])
     assert f"8 requests, {batch:,} batch tokens" in test.caption[-1].value
+
+
+def test_calibration_is_what_the_command_says(tmp_path):
+    from tests.support import workbench
+
+    out = tmp_path / "c.json"
+    assert workbench("calibrate", "--trace", "chat", "--out", out)[0] == 0
+    said = json.loads(out.read_text())
+    shown = open_page("calibration").dataframe[0].value
+    assert shown["temperature"].tolist() == [round(t, 3) for t in said["temperatures"]]
+    after = [round(100 * error, 2) for error in said["ece_after"]]
+    assert shown["ECE after (%)"].tolist() == after
