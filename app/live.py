@@ -10,7 +10,7 @@ from app.guard import guarded, plain
 from app.sweeps import Sweep, again
 
 _FIRST_WAIT = 0.6  # seconds in which a quick pass usually ends, so that nothing flickers
-_EVERY = 0.7  # seconds between drawings
+_EVERY = 1.5  # seconds between drawings
 
 
 def live(sweep: Sweep, draw: Callable[[list[dict]], None], idle: Callable[[], None]) -> None:

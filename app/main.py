@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 _ROOT = str(Path(__file__).resolve().parents[1])
@@ -13,7 +14,7 @@ import streamlit as st  # noqa: E402
 
 from app.guard import guarded  # noqa: E402
 from app.sidebar import sidebar  # noqa: E402
-from app.views import calibration, export, frontier, lab, load, profiles, traces  # noqa: E402
+from app.views import calibration, export, frontier, lab, load, profiles, traces, tune  # noqa: E402
 
 # a file of its own: Streamlit fetches other icons from a public server
 _ICON = str(Path(__file__).with_name("icon.svg"))
@@ -30,6 +31,7 @@ def _page(module, title: str, icon: str, **more) -> st.Page:
     return st.Page(render, title=title, icon=f":material/{icon}:", url_path=name, **more)
 
 
+_TUNE = [_page(tune, "Tune", "tune")] if find_spec("optuna") else []
 st.navigation(
     [
         _page(frontier, "Frontier", "show_chart", default=True),
@@ -38,6 +40,7 @@ st.navigation(
         _page(profiles, "Profiles", "stairs"),
         _page(traces, "Traces", "timeline"),
         _page(calibration, "Calibration", "balance"),
+        *_TUNE,
         _page(export, "Export", "file_export"),
     ]
 ).run()

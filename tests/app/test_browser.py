@@ -243,9 +243,10 @@ def test_export(page):
 )
 def test_every_page_at_other_widths_and_colours(page, request):
     kind = request.node.callspec.id
-    for name in ("", "lab", "load", "profiles", "traces", "calibration", "export"):
+    shown = {"export": "[data-testid=stCode]", "tune": "text=Start"}
+    for name in ("", "lab", "load", "profiles", "traces", "calibration", "tune", "export"):
         page.goto(f"/{name}")
-        page.wait_for_selector("[data-testid=stCode]" if name == "export" else CHART)
+        page.wait_for_selector(shown.get(name, CHART))
         _idle(page)
         _healthy(page)
         wide = page.evaluate(
