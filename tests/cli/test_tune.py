@@ -120,6 +120,20 @@ def test_traces_without_confidence_have_fewer_choices(toy, tmp_path):
     assert {one["scheduler"].partition(":")[0] for one in made["finished"]} <= {"none", "static"}
 
 
+def test_options_that_need_a_planner_are_taken_and_handed_on(toy, tmp_path):
+    table = write_profile(tmp_path / "table.json", [1, 64], [0.01, 0.05])
+    made = tune(
+        *toy, "--trials", 5, "--no-pruning", "--planner-table", table, "--host-sync", "0.001",
+        "--new-survival", "0.5",
+    )  # fmt: skip
+    for one in made["pareto"]:
+        (run,) = simulate(*shlex.split(one["command"])[2:])
+        assert one["values"][0] == run["throughput_tok_s_gpu"]
+        planned = one["scheduler"].partition(":")[0] in ("greedy", "topk")
+        assert ("--planner-table" in one["command"]) == planned
+    assert {"none", "static:3", "greedy", "topk:2"} <= {o["scheduler"] for o in made["finished"]}
+
+
 def test_fixed_schedulers_and_limits_stay_as_given(toy):
     made = tune(
         *toy,

@@ -14,7 +14,7 @@ from workbench.cli.parallel import cache_options, job_count, open_cache, progres
 from workbench.cli.setup import Setup
 from workbench.cli.simulate import command as simulate
 from workbench.cli.study_storage import shown, storage_errors, storage_url
-from workbench.cli.values import Numbers, Pairs
+from workbench.cli.values import Numbers, Pairs, weighted
 from workbench.errors import InputError
 from workbench.files import check_outputs
 from workbench.frontier.objectives import LIMITS, OBJECTIVES
@@ -29,6 +29,7 @@ from workbench.frontier.space import (
     default_families,
 )
 from workbench.report.tuning_table import number, pareto_table
+from workbench.traces import read_trace
 
 FORMAT = "workbench.tune/1"
 DEFAULT_CONCURRENCY = 64
@@ -124,9 +125,7 @@ def command(**given):
     """
     tuner_module = _tuner_module()
     setup, families = _setup(given)
-    check_outputs(
-        {"--json": given["json_path"]}, [trace.path for trace in setup.traces], streams=("--json",)
-    )
+    check_outputs({"--json": given["json_path"]}, setup.files(), streams=("--json",))
     problem = _problem(given, setup, families)
     cache, storage = open_cache(given), storage_url(given["storage"])
     began, complete = time.perf_counter(), True
@@ -191,8 +190,8 @@ def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
         families = families or ("none",)
         return setup(families), families
     if not families:
-        plain = setup(("none",)) if given["new_survival"] is None else setup(("none", "topk"))
-        families = default_families(plain.population.confidence is not None)
+        first = read_trace(weighted(given["traces"][0])[0])
+        families = default_families(first.confidence is not None)
     examples = Space(families, 1, (), (), ()).examples()
     return setup(examples), families
 
@@ -239,7 +238,20 @@ def _command(given: dict, setup: Setup, problem, chosen) -> str:
     values = setup.given | chosen.flags()
     goodput = {name: limit for name, limit in problem.slo.items() if name != "speed"}
     values |= {"slo": goodput or None, "requests": given["requests"]}
-    return command_line(simulate, values)
+    return command_line(simulate, _without_idle(values))
+
+
+def _without_idle(values: dict) -> dict:
+    """The same without options that this one scheduler would not notice and simulate refuses."""
+    while True:
+        try:
+            Setup(values)
+            return values
+        except InputError as error:
+            name = (error.place or "").removeprefix("--").replace("-", "_")
+            if values.get(name) in (None, False):
+                raise
+            values = values | {name: None}
 
 
 def _report(given: dict, setup: Setup, problem, tuner, complete: bool) -> None:
