@@ -15,9 +15,9 @@ import triton.language as tl
 from gpu_probe.batch import Batch
 
 
-@triton.jit(do_not_specialize=["table_width", "tokens"])
+@triton.jit(do_not_specialize=["table_width", "tokens", "span"])
 def _split_attention(
-    q, pages, table, starts, lengths, out, part, lse, scale, table_width, tokens,
+    q, pages, table, starts, lengths, out, part, lse, scale, table_width, tokens, span,
     Q_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr,
     SPLITS: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -38,8 +38,7 @@ def _split_attention(
         last = length - queries + query
     else:
         last = query * 0 + length - 1
-    span = tl.cdiv(tl.cdiv(length, SPLITS), BLOCK_N) * BLOCK_N
-    begin = split * span
+    begin = split * span  # past a short request's end nothing is left to do
     end = tl.minimum(begin + span, length)
 
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
@@ -102,6 +101,22 @@ def choose_splits(requests: int, kv_heads: int, length: int) -> int:
     return 1 << max(0, most.bit_length() - 1)
 
 
+def choose_span(batch: Batch, kv_heads: int, block_n: int, splits: int | None) -> tuple[int, int]:
+    """Keys of one program, and programs that the longest request needs (a power of two).
+
+    Spans of one length for all requests keep a ragged batch balanced: the longest request gets
+    more programs, not longer ones. Twice as many where one wave of them fills the chip.
+    """
+    mean = max(1, round(batch.length_mean))
+    ragged = batch.length_max > 1.1 * mean
+    if splits is None:
+        splits = choose_splits(batch.requests, kv_heads, mean)
+        if ragged and batch.requests * kv_heads < 4 * _multiprocessors():
+            splits *= 2
+    span = triton.cdiv(triton.cdiv(mean, splits), block_n) * block_n
+    return span, triton.next_power_of_2(triton.cdiv(batch.length_max, span))
+
+
 def choose_block(requests: int, rows: int) -> tuple[int, int, int]:
     """Keys per pass, warps, pipeline stages: measured as above for tiles of 16 and 32 rows."""
     if rows > 32:
@@ -120,10 +135,11 @@ def attention(
     """``reference.attention`` as a kernel. ``block``: keys per pass, warps, pipeline stages."""
     tokens, q_heads, head = q.shape
     kv_heads, page_tokens = pages.shape[2:4]
-    splits = splits or choose_splits(batch.requests, kv_heads, batch.length_max)
     rows = max(16, triton.next_power_of_2(batch.query_max * q_heads // kv_heads))
     block_n, warps, stages = block or choose_block(batch.requests, rows)
+    span, splits = choose_span(batch, kv_heads, block_n, splits)
     out = torch.empty_like(q)
+    out[batch.live :].zero_()
     part = lse = out
     if splits > 1:
         part = torch.empty(splits, tokens, q_heads, head, dtype=torch.float32, device=q.device)
@@ -131,7 +147,7 @@ def attention(
     scale = head**-0.5 * 1.4426950408889634  # log2(e): the kernel's exponentials are base 2
     _split_attention[(batch.requests, kv_heads, splits)](
         q, pages, batch.table, batch.query_starts, batch.lengths, out, part, lse, scale,
-        batch.table.shape[1], tokens, q_heads, kv_heads, head, page_tokens,
+        batch.table.shape[1], tokens, span, q_heads, kv_heads, head, page_tokens,
         splits, causal, rows, block_n, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     if splits > 1:

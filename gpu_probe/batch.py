@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,8 @@ class Batch:
     """R requests with B query tokens in all, each request after its own context.
 
     tokens, slots int64 [B]; positions int32 [B]; query_starts int32 [R+1]; lengths int32 [R]
-    (context and query tokens); table int32 [R, pages] (page numbers, in order).
+    (context and query tokens); table int32 [R, pages] (page numbers, in order). Tokens past
+    ``live`` only fill a captured size: they pass through the layers and belong to no request.
     """
 
     tokens: torch.Tensor
@@ -30,10 +32,23 @@ class Batch:
     table: torch.Tensor
     query_max: int
     length_max: int
+    live: int
+    length_mean: float
 
     @property
     def requests(self) -> int:
         return len(self.lengths)
+
+    def first(self, requests: int, query_max: int, tokens: int) -> Batch:
+        """The view of attention on the first ``requests``, which have ``tokens`` queries."""
+        return dataclasses.replace(
+            self,
+            query_starts=self.query_starts[: requests + 1],
+            lengths=self.lengths[:requests],
+            table=self.table[:requests],
+            query_max=query_max,
+            live=tokens,
+        )
 
 
 def split_evenly(total: int, parts: int) -> list[int]:
@@ -48,17 +63,20 @@ def make_batch(
     vocabulary: int,
     device: str,
     generator: torch.Generator,
+    padded: int = 0,
 ) -> Batch:
     """A batch of random tokens on randomly scattered pages out of ``pages`` (CPU ``generator``).
 
     queries, contexts: per request, the new tokens of this step and those already cached.
+    padded: all tokens of the step, those that fill a captured size included.
     """
     lengths = [q + c for q, c in zip(queries, contexts, strict=True)]
     per_request = [-(-length // PAGE_TOKENS) for length in lengths]
-    if sum(per_request) > pages:
-        raise ValueError(f"{sum(per_request)} pages needed, {pages} there")
+    spare = sum(queries) < padded
+    if sum(per_request) + spare > pages:
+        raise ValueError(f"{sum(per_request) + spare} pages needed, {pages} there")
     # a cache that has served a while is fragmented, so neighbours in a request are not in memory
-    free = torch.randperm(pages, generator=generator, dtype=torch.int32)
+    free = torch.randperm(pages - spare, generator=generator, dtype=torch.int32)
     table = torch.zeros(len(lengths), max(per_request), dtype=torch.int32)
     taken = 0
     for r, n in enumerate(per_request):
@@ -69,7 +87,12 @@ def make_batch(
     inside = torch.arange(int(starts[-1])) - starts[request]
     positions = torch.tensor(contexts)[request] + inside
     slots = table[request, positions // PAGE_TOKENS].long() * PAGE_TOKENS + positions % PAGE_TOKENS
-    tokens = torch.randint(vocabulary, (int(starts[-1]),), generator=generator)
+    live = int(starts[-1])
+    fill = max(0, padded - live)
+    positions = torch.cat([positions, torch.zeros(fill, dtype=positions.dtype)])
+    # fillers write to a page that no request reads: the last one, where there is one to spare
+    slots = torch.cat([slots, torch.full((fill,), pages * PAGE_TOKENS - 1)])
+    tokens = torch.randint(vocabulary, (live + fill,), generator=generator)
     return Batch(
         tokens=tokens.to(device),
         positions=positions.int().to(device),
@@ -79,4 +102,6 @@ def make_batch(
         table=table.to(device),
         query_max=max(queries),
         length_max=max(lengths),
+        live=live,
+        length_mean=sum(lengths) / len(lengths),
     )

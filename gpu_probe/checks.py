@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention.bias import causal_lower_right
 
 from gpu_probe import reference
 from gpu_probe.batch import make_batch, pages_needed
+from gpu_probe.chunk import chunk_attention
 from gpu_probe.layer import kernels_for, rope_table
 from gpu_probe.shapes import ModelShape
 
@@ -62,13 +62,18 @@ def check_kernels(shape: ModelShape, device: str, dtype: torch.dtype, seed: int)
             truth = reference.attention(q.double(), pages.double(), batch, causal)
             note("attention", kernels.attention(q, pages, batch, causal), truth)
 
-    q, k, v = normal(1, shape.heads, 24, shape.head), *normal(2, 1, shape.kv_heads, 96, shape.head)
-    out = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=causal_lower_right(24, 96), enable_gqa=True
-    )
+    q = normal(1, shape.heads, 24, shape.head)
+    keys_values = normal(2, 1, shape.kv_heads, 96, shape.head)
     mask = torch.ones(24, 96, dtype=torch.bool, device=device).tril(96 - 24)
     truth = F.scaled_dot_product_attention(
-        q.double(), k.double(), v.double(), attn_mask=mask, enable_gqa=True
+        q.double(), *keys_values.double(), attn_mask=mask, enable_gqa=True
     )
-    note("prefill", out, truth)
+    note("prefill", chunk_attention(q, keys_values), truth)
+    if shape.experts:
+        x, router = normal(9, shape.hidden), normal(shape.experts, shape.hidden)
+        gate_up = 0.02 * normal(shape.experts, 2 * shape.mlp, shape.hidden)
+        down = 0.02 * normal(shape.experts, shape.hidden, shape.mlp)
+        y = kernels.experts(x, router, gate_up, down, shape.active)
+        wide = (t.double() for t in (x, router, gate_up, down))
+        note("experts", y, reference.experts(*wide, shape.active))
     return errors

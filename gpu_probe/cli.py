@@ -1,4 +1,4 @@
-"""gpu-probe: measure this machine's GPU once, write a profile."""
+"""gpu-probe: measure this machine's GPU once, write a profile for every drafter."""
 
 from __future__ import annotations
 
@@ -10,96 +10,201 @@ from pathlib import Path
 
 from gpu_probe import __version__
 from gpu_probe.errors import ProbeError
-from gpu_probe.shapes import DRAFTERS, MODELS
+from gpu_probe.grid import FULL, QUICK, TINY, Grid
+from gpu_probe.ladders import capture_sizes
+from gpu_probe.shapes import DRAFTERS, MODELS, ModelShape, from_config
+
+DTYPES = ("bfloat16", "float16", "float32")
 
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="gpu-probe",
         description="Measure what one speculative-decoding step costs on this machine's GPU and "
-        "write a workbench.profile/1 file. Weights are random, nothing is downloaded.",
+        "write workbench.profile/1 files. Weights are random, nothing is downloaded.",
     )
-    p.add_argument("--model", default="qwen3-8b", help=f"dimensions: {', '.join(MODELS)}")
-    p.add_argument("--drafter", default="dspark", help=f"one of {', '.join(DRAFTERS)}")
+    p.add_argument("--backend", choices=("torch",), default="torch", help="what runs the model")
+    p.add_argument(
+        "--model",
+        default="qwen3-8b",
+        help=f"dimensions: {', '.join(MODELS)}, or a Hugging Face config.json",
+    )
+    p.add_argument(
+        "--drafter", default="dspark", help=f"one or several, by comma: {', '.join(DRAFTERS)}"
+    )
     p.add_argument("--block-size", type=int, default=7, help="draft tokens per round (default 7)")
-    p.add_argument("--out", required=True, type=Path, help="profile to write, FILE.json")
+    p.add_argument("--draft-layers", type=int, help="layers of a dspark or dflash drafter")
+    p.add_argument("--markov-rank", type=int, help="rank of DSpark's sequential head")
+    p.add_argument("--dtype", choices=DTYPES, help="default bfloat16, on a CPU float32")
+    p.add_argument(
+        "--graphs",
+        help="captured batch tokens: vllm, sglang, vllm-drafts (default) or sizes as in 1,2,4",
+    )
+    p.add_argument("--max-tokens", type=int, help="no step beyond so many batch tokens")
+    p.add_argument("--contexts", help="contexts of the attention table, as in 512,2048,8192")
+    p.add_argument(
+        "--out", required=True, type=Path, help="FILE.json, or a folder for several drafters"
+    )
     p.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    p.add_argument("--quick", action="store_true", help="few points; always so on a CPU")
+    p.add_argument("--quick", action="store_true", help="fewer points; a CPU measures a tiny grid")
+    p.add_argument("--resume", action="store_true", help="go on where an interrupted run stopped")
+    p.add_argument(
+        "--mixed",
+        action="store_true",
+        help="price steps with prefill from their own table (slower to simulate)",
+    )
     p.add_argument("--repeats", type=int, default=20, help="timed replays a point (default 20)")
     p.add_argument("--version", action="version", version=f"gpu-probe {__version__}")
     return p
 
 
+def _model(name: str) -> ModelShape:
+    if name.lower() in MODELS:
+        return dataclasses.replace(MODELS[name.lower()])
+    path = Path(name)
+    if path.suffix == ".json" or path.exists():
+        return from_config(path / "config.json" if path.is_dir() else path)
+    raise ProbeError(f"--model: no model '{name}'; there are {', '.join(MODELS)}")
+
+
+def _drafters(args: argparse.Namespace) -> list[str]:
+    keys = [key.strip().lower() for key in args.drafter.split(",")]
+    for key in keys:
+        if key not in DRAFTERS:
+            raise ProbeError(f"--drafter: no drafter '{key}'; use {', '.join(DRAFTERS)}")
+        changes = {"layers": args.draft_layers, "markov_rank": args.markov_rank}
+        shape = DRAFTERS[key]
+        if not shape.parallel:
+            changes = {}
+        elif shape.head is None:
+            changes["markov_rank"] = None
+        for field, value in changes.items():
+            if value is not None:
+                if value < 1:
+                    raise ProbeError(f"--{field.replace('_', '-')}: {value} is below 1")
+                DRAFTERS[key] = shape = dataclasses.replace(shape, **{field: value})
+    return list(dict.fromkeys(keys))
+
+
+def _outs(args: argparse.Namespace, keys: list[str], model: ModelShape) -> dict[str, Path]:
+    folder = args.out if args.out.is_dir() else args.out.absolute().parent
+    if not folder.is_dir() or (args.out.suffix != ".json" and not args.out.is_dir()):
+        raise ProbeError(f"--out: {args.out} is no .json file in an existing folder, nor a folder")
+    if not os.access(folder, os.W_OK):
+        raise ProbeError(f"--out: {folder} is not writable")
+    if not args.out.is_dir():
+        if len(keys) > 1:
+            raise ProbeError(
+                f"--out: {args.out} is one file for {len(keys)} drafters; use a folder"
+            )
+        return {keys[0]: args.out}
+    kind = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}[args.dtype]
+    machine = "cpu"
+    if args.device == "cuda":
+        import torch
+
+        machine = torch.cuda.get_device_name(0).removeprefix("NVIDIA ").lower().replace(" ", "-")
+    stem = f"{machine}-{model.name.lower()}-{kind}"
+    size = args.block_size
+    block = {key: f"-{size}" if key[-1].isdigit() else f"{size}" for key in keys}
+    return {key: folder / f"{stem}-{key}{block[key] * (key != 'none')}.json" for key in keys}
+
+
+def _grid(args: argparse.Namespace) -> Grid:
+    if args.device == "cpu":
+        grid = TINY
+    else:
+        grid = QUICK if args.quick else FULL
+    sizes = contexts = None
+    if args.graphs:
+        sizes = capture_sizes(args.graphs, args.block_size + 1)
+    if args.contexts:
+        try:
+            contexts = tuple(sorted({int(c) for c in args.contexts.split(",")}))
+        except ValueError:
+            contexts = (0,)
+        if contexts[0] <= grid.reference_context:
+            raise ProbeError(f"--contexts: '{args.contexts}' are no contexts above 16 tokens")
+    if args.max_tokens is not None and args.max_tokens < 1:
+        raise ProbeError(f"--max-tokens: {args.max_tokens} is below 1")
+    if sizes or contexts or args.max_tokens:
+        grid = grid.limited(sizes, args.max_tokens, contexts)
+        if not grid.captured:
+            raise ProbeError("--max-tokens: no captured size is that small")
+    return grid
+
+
 def _checked(args: argparse.Namespace) -> None:
     """Raises ProbeError for what cannot work, before anything is allocated."""
-    if args.model.lower() not in MODELS:
-        raise ProbeError(f"--model: no model '{args.model}'; there are {', '.join(MODELS)}")
-    if args.drafter.lower() not in DRAFTERS:
-        raise ProbeError(f"--drafter: no drafter '{args.drafter}'; use {' or '.join(DRAFTERS)}")
     if not 1 <= args.block_size <= 31:
         raise ProbeError(f"--block-size: {args.block_size} is not within 1 to 31")
     if args.repeats < 2:
         raise ProbeError(f"--repeats: {args.repeats} is too few for a median; give 2 or more")
-    if args.out.is_dir() or not args.out.absolute().parent.is_dir():
-        raise ProbeError(f"--out: {args.out} is no file in an existing folder")
-    if not os.access(args.out.absolute().parent, os.W_OK):
-        raise ProbeError(f"--out: the folder of {args.out} is not writable")
     try:
         import torch
     except ImportError as error:
         raise ProbeError("torch is missing; pip install '.[gpu]' in the checkout") from error
     if args.device == "cuda" and not torch.cuda.is_available():
         raise ProbeError("no NVIDIA GPU is visible to torch; --device cpu --model tiny tries it")
+    args.dtype = args.dtype or ("float32" if args.device == "cpu" else "bfloat16")
+    if args.device == "cuda" and args.dtype == "float32":
+        raise ProbeError("--dtype: float32 is for a CPU; use bfloat16 or float16")
 
 
-def measure(args: argparse.Namespace) -> int:
+def measure(args: argparse.Namespace, given: list[str]) -> int:
+    model, keys = _model(args.model), _drafters(args)
     _checked(args)
+    grid = _grid(args)
     import torch
 
-    from gpu_probe import compare, grid
-    from gpu_probe.profile import Run
+    from gpu_probe import compare
+    from gpu_probe.session import Session
 
-    quick = args.quick or args.device == "cpu"
-    if quick:
-        print("gpu-probe: quick grid, not for planning with", file=sys.stderr)
-    points = grid.QUICK if quick else grid.FULL
-    command = (
-        f"gpu-probe --model {args.model} --drafter {args.drafter} --block-size "
-        f"{args.block_size} --device {args.device} --repeats {args.repeats}"
-        f"{' --quick' if quick else ''} --out {args.out.name}"
-    )
-    model = MODELS[args.model.lower()]
+    args.outs = _outs(args, keys, model)
+    if grid is TINY or args.quick:
+        print("gpu-probe: few points, not for planning with", file=sys.stderr)
+    # the folder of --out says nothing about the measurement
+    kept = [Path(word).name if word == str(args.out) else word for word in given]
+    command = " ".join(["gpu-probe", *kept])
     if args.device == "cpu":
         torch.set_num_threads(1)  # at these sizes threads only wait for each other
     try:
-        run = Run(
-            dataclasses.replace(model),
-            DRAFTERS[args.drafter.lower()],
-            args.block_size,
+        session = Session(
+            model,
+            args.outs,
+            {key: 0 if key == "none" else args.block_size for key in keys},
             args.device,
-            points,
+            getattr(torch, args.dtype),
+            grid,
             args.repeats,
-            args.out,
             command,
+            args.resume,
+            args.mixed,
         )
         with torch.inference_mode():
-            document = run.everything()
+            documents = session.everything()
     except torch.cuda.OutOfMemoryError as error:
-        raise ProbeError("the GPU's memory is too small or in use; try --quick") from error
-    print(compare.summary(document))
+        raise ProbeError(
+            "the GPU's memory is too small or in use; try --quick, --max-tokens or --contexts"
+            " (--resume keeps what was measured)"
+        ) from error
+    print("\n\n".join(compare.summary(document) for document in documents.values()))
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    args = parser().parse_args(given)
+    args.outs = {}
     try:
-        return measure(args)
+        return measure(args, given)
     except ProbeError as error:
         print(f"gpu-probe: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        kept = f"; {args.out} holds the parts that were done" if args.out.exists() else ""
-        print(f"gpu-probe: interrupted{kept}", file=sys.stderr)
+        there = [str(out) for out in args.outs.values() if out.exists()]
+        kept = f"; {', '.join(there)} holds the parts that were done" if there else ""
+        print(f"gpu-probe: interrupted{kept}; --resume goes on from there", file=sys.stderr)
         return 130
 
 

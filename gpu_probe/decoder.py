@@ -1,4 +1,4 @@
-"""The target: a dense decoder with random weights, one forward pass per engine step."""
+"""The target: a decoder with random weights, one forward pass per engine step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from gpu_probe.batch import Batch
+from gpu_probe.chunk import Chunk
 from gpu_probe.layer import Layer, Weights, kernels_for, rope_table
 from gpu_probe.shapes import ModelShape
 
@@ -22,26 +23,46 @@ class Decoder:
         self.embedding = weights.matrix(shape.vocabulary, shape.hidden)
         self.layers = [Layer.random(shape, weights) for _ in range(shape.layers)]
         self.norm = weights.norm(shape.hidden)
-        self.head = weights.matrix(shape.vocabulary, shape.hidden)
+        self.head = self.embedding
+        if not shape.tied:
+            self.head = weights.matrix(shape.vocabulary, shape.hidden)
         self.weight_bytes = weights.bytes
         self.rope = rope_table(shape, positions, device)
 
     @property
     def streamed_bytes(self) -> int:
-        """Weight bytes that every step reads: all but the embedding, of which it reads rows."""
-        return self.weight_bytes - self.embedding.nbytes
+        """Weight bytes that a step of one token reads at least.
 
-    def forward(self, batch: Batch, cache: torch.Tensor, logit_rows: int | None = None):
+        Not the embedding, of which it reads a row, unless it is the output layer too; of experts
+        only the active ones.
+        """
+        shape = self.shape
+        unread = 0 if shape.tied else self.embedding.nbytes
+        if shape.experts:
+            idle = shape.experts - shape.active
+            unread += shape.layers * idle * 3 * shape.mlp * shape.hidden * self.head.itemsize
+        return self.weight_bytes - unread
+
+    def forward(
+        self,
+        batch: Batch,
+        cache: torch.Tensor,
+        logit_rows: int | None = None,
+        chunk: Chunk | None = None,
+    ) -> torch.Tensor:
         """Next token of each of the first ``logit_rows`` query tokens (default: all), int64.
 
         cache [layers, pages, 2, KV heads, page tokens, head]; the new tokens are written to it.
+        chunk: the batch's last request, if that is a prefill chunk.
         """
         kernels, eps = self.kernels, self.shape.norm_eps
         residual = F.embedding(batch.tokens, self.embedding)
         x = kernels.rmsnorm(residual, self.layers[0].input_norm, eps)
         norms = [layer.input_norm for layer in self.layers[1:]] + [self.norm]
-        for layer, pages, norm in zip(self.layers, cache, norms, strict=True):
-            y = layer.forward(x, residual, batch, pages, self.rope, kernels, eps)
+        for i, (layer, pages, norm) in enumerate(zip(self.layers, cache, norms, strict=True)):
+            y = layer.forward(
+                x, residual, batch, pages, self.rope, kernels, eps, chunk=chunk, layer=i
+            )
             x = kernels.add_rmsnorm(y, residual, norm, eps)
         return F.linear(x[:logit_rows], self.head).argmax(-1)
 

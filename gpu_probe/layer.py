@@ -10,16 +10,18 @@ import torch.nn.functional as F
 
 from gpu_probe import reference
 from gpu_probe.batch import Batch
+from gpu_probe.chunk import Chunk
 from gpu_probe.shapes import ModelShape
 
 
 def kernels_for(device: str) -> ModuleType:
-    """Functions rmsnorm, add_rmsnorm, swiglu, norm_rope_append, attention for this device."""
+    """Functions rmsnorm, add_rmsnorm, swiglu, norm_rope_append, attention, experts."""
     if device != "cuda":
         return reference
-    from gpu_probe import attention, kernels  # Triton needs a GPU
+    from gpu_probe import attention, kernels, moe  # Triton needs a GPU
 
     kernels.attention = attention.attention
+    kernels.experts = moe.experts
     return kernels
 
 
@@ -51,7 +53,7 @@ def rope_table(shape: ModelShape, positions: int, device: str) -> torch.Tensor:
 
 @dataclass
 class Layer:
-    """Pre-norm attention and SwiGLU with fused QKV and gate-up projections."""
+    """Pre-norm attention and SwiGLU, or experts, with fused QKV and gate-up projections."""
 
     input_norm: torch.Tensor
     qkv: torch.Tensor
@@ -61,18 +63,24 @@ class Layer:
     mlp_norm: torch.Tensor
     gate_up: torch.Tensor
     down: torch.Tensor
+    router: torch.Tensor | None = None
+    active: int = 0
 
     @classmethod
-    def random(cls, shape: ModelShape, weights: Weights) -> Layer:
+    def random(cls, shape: ModelShape, weights: Weights, inputs: int = 0) -> Layer:
+        """``inputs``: features that the attention reads, if not ``shape.hidden``."""
+        each = (shape.experts,) if shape.experts else ()
         return cls(
-            input_norm=weights.norm(shape.hidden),
-            qkv=weights.matrix(shape.qkv, shape.hidden),
+            input_norm=weights.norm(inputs or shape.hidden),
+            qkv=weights.matrix(shape.qkv, inputs or shape.hidden),
             q_norm=weights.norm(shape.head),
             k_norm=weights.norm(shape.head),
             output=weights.matrix(shape.hidden, shape.heads * shape.head),
             mlp_norm=weights.norm(shape.hidden),
-            gate_up=weights.matrix(2 * shape.mlp, shape.hidden),
-            down=weights.matrix(shape.hidden, shape.mlp),
+            gate_up=weights.matrix(*each, 2 * shape.mlp, shape.hidden),
+            down=weights.matrix(*each, shape.hidden, shape.mlp),
+            router=weights.matrix(shape.experts, shape.hidden) if each else None,
+            active=shape.active,
         )
 
     def forward(
@@ -85,11 +93,22 @@ class Layer:
         kernels: ModuleType,
         eps: float,
         causal: bool = True,
+        chunk: Chunk | None = None,
+        layer: int = 0,
     ) -> torch.Tensor:
-        """x: this layer's normed input [B, hidden]; returns what the next norm adds to residual."""
+        """x: this layer's normed input [B, hidden]; returns what the next norm adds to residual.
+
+        ``chunk``: the batch's last request is a prefill chunk and attends by a kernel of its own;
+        ``layer``: which of the chunk's keys and values are this layer's.
+        """
         qkv = F.linear(x, self.qkv)
         q = kernels.norm_rope_append(qkv, self.q_norm, self.k_norm, rope, batch, pages, eps)
-        y = kernels.attention(q, pages, batch, causal)
+        if chunk is None:
+            y = kernels.attention(q, pages, batch, causal)
+        else:
+            y = chunk.beside(q, pages, layer, kernels.attention)
         y = F.linear(y.view(len(x), -1), self.output)
         y = kernels.add_rmsnorm(y, residual, self.mlp_norm, eps)
+        if self.router is not None:
+            return kernels.experts(y, self.router, self.gate_up, self.down, self.active)
         return F.linear(kernels.swiglu(F.linear(y, self.gate_up)), self.down)

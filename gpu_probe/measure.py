@@ -1,22 +1,19 @@
-"""The measurements: each returns the seconds of one part of an engine step."""
+"""The target's measurements: each returns the seconds of one part of an engine step."""
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
-from torch.nn.attention.bias import causal_lower_right
 
 from gpu_probe.batch import PAGE_TOKENS, Batch, make_batch, pages_needed, split_evenly
+from gpu_probe.chunk import Chunk, chunk_attention
 from gpu_probe.decoder import Decoder
-from gpu_probe.drafter import Drafter
 from gpu_probe.grid import Grid
-from gpu_probe.shapes import DrafterShape, ModelShape
+from gpu_probe.shapes import ModelShape
 from gpu_probe.telemetry import Telemetry
-from gpu_probe.timing import Stopwatch, Timing, captured, synchronize, timed, timed_graph, wall
+from gpu_probe.timing import Timing, captured, synchronize, timed, timed_graph, wall
 
 
 def copy_bandwidth(buffer_bytes: int, device: str, repeats: int) -> float:
@@ -28,23 +25,16 @@ def copy_bandwidth(buffer_bytes: int, device: str, repeats: int) -> float:
 
 
 class Probe:
-    """Target, drafter and a page pool on one device; seeded, so that shapes and pages repeat."""
+    """Target and a page pool on one device; seeded, so that shapes and pages repeat."""
 
     def __init__(
-        self,
-        shape: ModelShape,
-        drafter: DrafterShape,
-        block_size: int,
-        device: str,
-        grid: Grid,
-        repeats: int,
+        self, shape: ModelShape, device: str, dtype: torch.dtype, grid: Grid, repeats: int
     ):
-        self.grid, self.device, self.repeats = grid, device, repeats
-        self.dtype = torch.bfloat16 if device == "cuda" else torch.float32
-        positions = 1 + max(*grid.contexts, *grid.draft_contexts) + max(grid.beyond)
-        self.decoder = Decoder(shape, device, self.dtype, positions)
-        self.drafter = Drafter(drafter, self.decoder, block_size)
-        self.shape, self.block_size = shape, block_size
+        self.grid, self.device, self.repeats, self.dtype = grid, device, repeats, dtype
+        # held-out contexts reach half past the longest of the grid
+        positions = 64 + 2 * max(*grid.contexts, *grid.draft_contexts, max(grid.beyond))
+        self.decoder = Decoder(shape, device, dtype, positions)
+        self.shape = shape
         self.random = torch.Generator().manual_seed(0)
         self.pool = self._fill_pool()
 
@@ -54,10 +44,10 @@ class Probe:
         whole = max(pages_needed(r, q + c) for r, q, c in grid.whole)
         top = max(grid.beyond) // grid.max_requests + 1
         whole = max(whole, pages_needed(grid.max_requests, top + grid.reference_context))
-        one = pages_needed(max(grid.requests), max(grid.contexts) + self.block_size + 1)
+        whole = 1 + max(whole, grid.cached_tokens // PAGE_TOKENS)
+        one = pages_needed(max(grid.requests), max(grid.contexts) + max(grid.queries))
         prefill = pages_needed(1, max(grid.chunks) + max(grid.prefill_contexts))
-        draft = pages_needed(max(grid.draft_requests), max(grid.draft_contexts) + self.block_size)
-        pages = max(whole * layers, one, prefill * layers, draft * self.drafter.shape.layers)
+        pages = max(whole * layers, one, prefill * layers)
         size = (pages, 2, self.shape.kv_heads, PAGE_TOKENS, self.shape.head)
         pool = torch.empty(size, dtype=self.dtype, device=self.device)
         for part in pool.split(4096):
@@ -68,46 +58,81 @@ class Probe:
         """The pool as [layers, pages, 2, KV heads, page tokens, head]."""
         return self.pool[: layers * pages].view(layers, pages, *self.pool.shape[1:])
 
-    def _batch(self, queries: list[int], context: int, pages: int) -> Batch:
-        contexts = [context] * len(queries)
+    def batch(self, queries: list[int], contexts: list[int], pages: int, padded: int = 0) -> Batch:
+        """Random tokens and pages for requests of these query and cached tokens."""
         vocabulary = self.shape.vocabulary
-        return make_batch(queries, contexts, pages, vocabulary, self.device, self.random)
+        return make_batch(queries, contexts, pages, vocabulary, self.device, self.random, padded)
 
-    def step(self, queries: list[int], context: int) -> Callable[[], torch.Tensor]:
-        """One forward pass of requests with these query tokens after ``context`` tokens each."""
+    def keys_values(self, total: int) -> torch.Tensor:
+        """Contiguous keys and values of all layers for one request of ``total`` tokens."""
+        shape = self.shape
+        flat = self.pool.view(-1)[: 2 * shape.layers * shape.kv_heads * total * shape.head]
+        return flat.view(shape.layers, 2, 1, shape.kv_heads, total, shape.head)
+
+    def step(
+        self,
+        queries: list[int],
+        contexts: list[int],
+        padded: int = 0,
+        chunk: int = 0,
+        before: int = 0,
+    ) -> Callable[[], torch.Tensor]:
+        """One forward pass: decodes with these query tokens after these contexts, beside a chunk.
+
+        padded: the captured size; chunk: prefill tokens of one more request, after ``before``.
+        """
         pages = len(self.pool) // self.shape.layers
-        batch, cache = self._batch(queries, context, pages), self.cache(self.shape.layers, pages)
-        # only tokens that can be decode tokens need logits; the rest of a long step is prefill
-        rows = min(sum(queries), self.grid.max_requests * (self.block_size + 1))
-        return lambda: self.decoder.forward(batch, cache, rows)
+        cache = self.cache(self.shape.layers, pages)
+        if not chunk:
+            batch = self.batch(queries, contexts, pages, padded)
+            return lambda: self.decoder.forward(batch, cache, None)
+        batch = self.batch([*queries, chunk], [*contexts, before], pages, padded)
+        decodes = None
+        if queries:
+            decodes = batch.first(len(queries), max(queries), sum(queries))
+        part = Chunk(chunk, decodes, self.keys_values(before + chunk))
+        # of a chunk only the last token needs logits
+        rows = sum(queries) + 1
+        return lambda: self.decoder.forward(batch, cache, rows, part)
 
     def verify_step(self, tokens: int) -> Callable[[], torch.Tensor]:
         """B batch tokens at the reference context, over as many requests as there can be."""
         queries = split_evenly(tokens, min(tokens, self.grid.max_requests))
-        return self.step(queries, self.grid.reference_context)
+        pages = len(self.pool) // self.shape.layers
+        cache = self.cache(self.shape.layers, pages)
+        batch = self.batch(queries, [self.grid.reference_context] * len(queries), pages)
+        # past the captured sizes the rest of a step can only be prefill and needs no logits
+        rows = min(tokens, self.grid.captured[-1])
+        return lambda: self.decoder.forward(batch, cache, rows)
 
-    def _timed(self, work: Callable[[], object]) -> Timing:
+    def timed(self, work: Callable[[], object]) -> Timing:
+        """A CUDA graph of ``work``, replayed until the clock has settled, then timed."""
         return timed_graph(work, self.device, self.repeats, self.grid.settle_seconds)
 
     def verify(self, tokens: int) -> Timing:
-        return self._timed(self.verify_step(tokens))
+        return self.timed(self.verify_step(tokens))
 
     def beyond(self, tokens: int) -> Timing:
         """The same step launched kernel by kernel, as past the last captured graph; wall clock."""
         return wall(self.verify_step(tokens), self.device, self.repeats)
 
     def whole(self, requests: int, queries: int, context: int) -> Timing:
-        return self._timed(self.step([queries] * requests, context))
+        return self.timed(self.step([queries] * requests, [context] * requests))
+
+    def mixed(self, tokens: int, chunk: int, context: int) -> Timing:
+        """A step of ``tokens`` of which ``chunk`` are one request's prefill without a past."""
+        decodes = tokens - chunk
+        queries = split_evenly(decodes, min(decodes, self.grid.max_requests)) if decodes else []
+        return self.timed(self.step(queries, [context] * len(queries), chunk=chunk))
 
     def attention(self, requests: int, context: int, queries: int = 1) -> Timing:
         """The attention of all layers alone, reading as many distinct caches as the pool holds."""
         pages = pages_needed(requests, context + queries)
-        batch = self._batch([queries] * requests, context, pages)
+        batch = self.batch([queries] * requests, [context] * requests, pages)
         cache = self.cache(min(self.shape.layers, len(self.pool) // pages), pages)
         size = (len(batch.tokens), self.shape.heads, self.shape.head)
         q = torch.randn(size, device=self.device, dtype=self.dtype)
-        work = lambda: self.decoder.attention_only(q, batch, cache)  # noqa: E731
-        return self._timed(work)
+        return self.timed(lambda: self.decoder.attention_only(q, batch, cache))
 
     def prefill(self, chunk: int, context: int) -> Timing:
         """Causal attention of all layers for a chunk after ``context`` tokens.
@@ -116,99 +141,15 @@ class Probe:
         """
         if chunk <= 16:
             return self.attention(1, context, chunk)
-        shape, total = self.shape, chunk + context
-        size = (shape.layers, 2, 1, shape.kv_heads, total, shape.head)
-        flat = self.pool.view(-1)[: 2 * shape.layers * shape.kv_heads * total * shape.head]
+        shape = self.shape
+        caches = self.keys_values(chunk + context)
         q = torch.randn(1, shape.heads, chunk, shape.head, device=self.device, dtype=self.dtype)
-        bias = causal_lower_right(chunk, total)
 
         def work() -> None:
-            for k, v in flat.view(size):
-                F.scaled_dot_product_attention(q, k, v, attn_mask=bias, enable_gqa=True)
+            for cache in caches:
+                chunk_attention(q, cache)
 
-        return self._timed(work)
-
-    def draft_round(self, requests: int, context: int) -> Callable[[], tuple]:
-        """One round's drafting after ``context`` tokens per request.
-
-        Injects γ+1 verified tokens per request (engines inject before they know what was
-        accepted), then drafts γ.
-        """
-        layers, size = self.drafter.shape.layers, self.block_size
-        pages = pages_needed(requests, context + size)
-        block = self._batch([size] * requests, context, pages)
-        injected = min(size + 1, context)
-        before = self._batch([injected] * requests, context - injected, pages)
-        features = torch.randn(
-            injected * requests,
-            self.drafter.shape.target_layers * self.shape.hidden,
-            device=self.device,
-            dtype=self.dtype,
-        )
-        cache = self.cache(layers, pages)
-        return lambda: self.drafter.forward(features, before, block, cache)
-
-    def draft(self, requests: int) -> list[Timing]:
-        """One timing per context of the grid."""
-        contexts = self.grid.draft_contexts
-        return [self._timed(self.draft_round(requests, context)) for context in contexts]
-
-    def markov(self, requests: int) -> Timing | None:
-        """The sequential part of a draft alone; None for a drafter without one."""
-        if not self.drafter.shape.markov_rank:
-            return None
-        make = {"device": self.device, "dtype": self.dtype}
-        hidden = torch.randn(self.block_size, requests, self.shape.hidden, **make)
-        logits = torch.randn(self.block_size, requests, self.shape.vocabulary, **make)
-        anchors = torch.zeros(requests, dtype=torch.long, device=self.device)
-        work = lambda: self.drafter.markov(hidden, logits, anchors)  # noqa: E731
-        return self._timed(work)
-
-    def host(self, requests: int, context: int) -> dict:
-        """What the host adds to a round of draft and verification, seconds per round.
-
-        sync: a blocking read of the γ confidences of each request between draft and verification,
-        against the same loop without it. async: what that loop takes above its two graphs.
-        """
-        draft = self.draft_round(requests, context)
-        verify = self.step([self.block_size + 1] * requests, self.grid.reference_context)
-        confidences = {}
-
-        def draft_and_keep() -> None:
-            confidences["device"] = draft()[1]
-
-        with captured(draft_and_keep, self.device) as first, captured(verify, self.device) as then:
-            kept = confidences["device"]
-            pinned = torch.empty(kept.shape, pin_memory=self.device == "cuda")
-
-            def loop(read: bool) -> tuple[float, float]:
-                """Seconds per round, and the part of them that the graphs do not take."""
-                watch = Stopwatch(self.device)
-                for _ in range(self.repeats):
-                    watch.mark()
-                    first()
-                    watch.mark()
-                    if read:
-                        pinned.copy_(kept, non_blocking=True)
-                        if self.device == "cuda":
-                            torch.cuda.current_stream().synchronize()
-                        float(pinned[0, 0])
-                    watch.mark()
-                    then()
-                    watch.mark()
-                between = watch.between()  # draft, gap, verification, gap, draft, …
-                rounds = self.repeats
-                return sum(between) / rounds, sum(between[1::2]) / rounds
-
-            loop(True)
-            # alternated, so that a drift of the clocks meets both alike
-            pairs = [(loop(False), loop(True)) for _ in range(7)]
-        return {
-            "requests": requests,
-            "round": Timing.of([free[0] for free, _ in pairs]).median,
-            "sync": max(0.0, Timing.of([read[0] - free[0] for free, read in pairs]).median),
-            "async": Timing.of([free[1] for free, _ in pairs]).median,
-        }
+        return self.timed(work)
 
     def sustained(self, tokens: int, telemetry: Telemetry) -> dict:
         """Verification of B tokens held long enough for NVML's one-second power average."""
@@ -216,6 +157,7 @@ class Probe:
             estimate = wall(replay, self.device, 2).median
             at_once = max(1, int(0.05 / estimate))
             synchronize(self.device)
+            joules = telemetry.joules()
             start, steps = time.perf_counter(), 0
             while time.perf_counter() - start < self.grid.power_seconds:
                 for _ in range(at_once):
@@ -230,10 +172,10 @@ class Probe:
             reading = telemetry.reading()
             synchronize(self.device)
             seconds = (time.perf_counter() - start) / steps
-        return {"batch_tokens": tokens, "seconds": seconds, **reading}
-
-    def table(self, rows, columns, cell: Callable[[int, int], Timing]) -> list[list[Timing]]:
-        """A full matrix of timings."""
-        flat = [cell(r, c) for r, c in itertools.product(rows, columns)]
-        width = len(columns)
-        return [flat[i : i + width] for i in range(0, len(flat), width)]
+            after = telemetry.joules()
+        result = {"batch_tokens": tokens, "seconds": seconds, **reading}
+        if joules is not None and after is not None:
+            result["joules_per_step"] = round((after - joules) / steps, 4)
+        elif reading.get("power_w"):
+            result["joules_per_step"] = round(reading["power_w"] * seconds, 4)
+        return result

@@ -72,7 +72,7 @@ def attention(
     length − n + i + 1 tokens; else all of them (the bidirectional block of DFlash).
     """
     kv_heads, page_tokens, head = pages.shape[2:]
-    out = torch.empty_like(q)
+    out = torch.zeros_like(q)
     starts = batch.query_starts.tolist()
     for r, length in enumerate(batch.lengths.tolist()):
         rows = slice(starts[r], starts[r + 1])
@@ -92,4 +92,26 @@ def attention(
             attn_mask=mask,
         )
         out[rows] = y.transpose(0, 1)
+    return out
+
+
+def experts(
+    x: torch.Tensor,
+    router: torch.Tensor,
+    gate_up: torch.Tensor,
+    down: torch.Tensor,
+    active: int,
+) -> torch.Tensor:
+    """A Mixture-of-Experts MLP: each token's ``active`` likeliest experts, weighted, summed.
+
+    x [tokens, hidden]; router [experts, hidden]; gate_up [experts, 2·mlp, hidden];
+    down [experts, hidden, mlp]. The weights of the chosen experts are normalised to sum 1.
+    """
+    weight, chosen = torch.softmax(F.linear(x, router), -1).topk(active, -1)
+    weight = weight / weight.sum(-1, keepdim=True)
+    out = torch.zeros_like(x)
+    for expert in range(len(router)):
+        token, place = (chosen == expert).nonzero(as_tuple=True)
+        y = F.linear(swiglu(F.linear(x[token], gate_up[expert])), down[expert])
+        out.index_add_(0, token, y * weight[token, place, None])
     return out

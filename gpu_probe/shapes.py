@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_probe.errors import ProbeError
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A dense decoder with grouped-query attention, QK-norm, RoPE and SwiGLU (Qwen3's layout)."""
+    """A decoder with grouped-query attention, QK-norm, RoPE and SwiGLU (Qwen3's layout).
+
+    ``mlp`` is one expert's width where ``experts`` > 0; every token goes to ``active`` of them.
+    ``tied``: the output layer is the embedding. ``gpus`` > 1: the dimensions are one card's shard
+    of a tensor-parallel model, whose all-reduces are not part of the step.
+    """
 
     name: str
     layers: int
@@ -19,6 +28,10 @@ class ModelShape:
     vocabulary: int
     rope_theta: float = 1e6
     norm_eps: float = 1e-6
+    experts: int = 0
+    active: int = 0
+    tied: bool = False
+    gpus: int = 1
 
     @property
     def qkv(self) -> int:
@@ -28,13 +41,14 @@ class ModelShape:
     @property
     def layer_weights(self) -> int:
         """Parameters of one layer, norms included."""
-        matrices = self.hidden * (self.qkv + self.heads * self.head + 3 * self.mlp)
+        mlp = 3 * self.mlp * max(1, self.experts) + self.experts
+        matrices = self.hidden * (self.qkv + self.heads * self.head + mlp)
         return matrices + 2 * self.hidden + 2 * self.head
 
     @property
     def parameters(self) -> int:
-        """All parameters, with an output layer of its own (untied embedding)."""
-        tables = 2 * self.vocabulary * self.hidden
+        """All parameters of one card; a tied output layer is counted once."""
+        tables = (1 if self.tied else 2) * self.vocabulary * self.hidden
         return self.layers * self.layer_weights + tables + self.hidden
 
     def kv_bytes(self, layers: int | None = None, width: int = 2) -> int:
@@ -44,27 +58,89 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class DrafterShape:
-    """A DFlash-shaped parallel drafter; with ``markov_rank`` > 0 DSpark's sequential head on top.
+    """A drafter; ``kind`` names how it drafts.
 
-    Its layers have the target's dimensions; embedding and output layer are the target's
-    (arXiv 2602.06036; 2607.05147 §3.1). ``target_layers`` is how many of the target's hidden
-    states are concatenated into the context features.
+    dspark, dflash: ``layers`` of the target's dimensions over a whole block at once, from
+    ``target_layers`` hidden states (arXiv 2602.06036); DSpark's sequential head of rank
+    ``markov_rank`` on top, ``head`` markov or rnn (2607.05147 §3.1). eagle3: one layer whose input
+    is an embedding beside a hidden state, with ``vocabulary`` of its own (2503.01840). mtp: one
+    target layer behind a projection of the two, the target's output layer (DeepSeek-V3).
+    draft-model: the decoder ``model``. The last three draft token by token.
     """
 
     kind: str
     layers: int = 5
     target_layers: int = 5
-    markov_rank: int = 256
+    markov_rank: int = 0
+    head: str | None = None
+    vocabulary: int = 0
+    model: str | None = None
+
+    @property
+    def parallel(self) -> bool:
+        """Whether one pass drafts the whole block."""
+        return self.kind in ("dspark", "dflash")
 
 
 MODELS = {
     shape.name.lower(): shape
     for shape in (
         ModelShape("Qwen3-8B", 36, 4096, 32, 8, 128, 12288, 151936),
+        ModelShape("Qwen3-4B", 36, 2560, 32, 8, 128, 9728, 151936, tied=True),
+        ModelShape("Qwen3-14B", 40, 5120, 40, 8, 128, 17408, 151936),
+        ModelShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True),
+        ModelShape("Qwen3-30B-A3B", 48, 2048, 32, 4, 128, 768, 151936, experts=128, active=8),
+        ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, 1e-5),
+        ModelShape("Llama-3.1-70B-TP8", 80, 8192, 8, 1, 128, 3584, 16032, 5e5, 1e-5, gpus=8),
         ModelShape("tiny", 2, 64, 4, 2, 16, 96, 512),
+        ModelShape("tiny-moe", 2, 64, 4, 2, 16, 32, 512, experts=4, active=2),
     )
 }
 DRAFTERS = {
-    "dspark": DrafterShape("dspark"),
-    "dflash": DrafterShape("dflash", markov_rank=0),
+    "none": DrafterShape("none", layers=0, target_layers=0),
+    "dspark": DrafterShape("dspark", markov_rank=256, head="markov"),
+    "dspark-rnn": DrafterShape("dspark", markov_rank=256, head="rnn"),
+    "dflash": DrafterShape("dflash"),
+    "eagle3": DrafterShape("eagle3", layers=1, target_layers=3, vocabulary=32000),
+    "mtp": DrafterShape("mtp", layers=1, target_layers=1),
+    "draft-model": DrafterShape("draft-model", layers=0, target_layers=0, model="qwen3-0.6b"),
 }
+
+_CONFIG = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "vocabulary": "vocab_size",
+}
+
+
+def from_config(path: Path) -> ModelShape:
+    """The shape of a Hugging Face ``config.json``. Raises ProbeError naming what is missing."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        sizes = {field: int(config[key]) for field, key in _CONFIG.items()}
+        experts = int(config.get("num_experts") or config.get("num_local_experts") or 0)
+        width = config.get("moe_intermediate_size") if experts else None
+        shape = ModelShape(
+            name=str(config.get("_name_or_path") or path.absolute().parent.name),
+            kv_heads=int(config.get("num_key_value_heads") or sizes["heads"]),
+            head=int(config.get("head_dim") or sizes["hidden"] // sizes["heads"]),
+            mlp=int(width or config["intermediate_size"]),
+            rope_theta=float(config.get("rope_theta") or 1e4),
+            norm_eps=float(config.get("rms_norm_eps") or 1e-6),
+            experts=experts,
+            active=int(config.get("num_experts_per_tok") or 0) if experts else 0,
+            tied=bool(config.get("tie_word_embeddings", False)),
+            **sizes,
+        )
+    except KeyError as error:
+        raise ProbeError(f"--model: {path} has no {error.args[0]}") from error
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ProbeError(f"--model: {path} is no readable config.json: {error}") from error
+    if min(shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head, shape.mlp) < 1:
+        raise ProbeError(f"--model: {path} has a dimension below 1")
+    if shape.heads % shape.kv_heads or shape.head & (shape.head - 1) or shape.head < 16:
+        raise ProbeError(
+            f"--model: {path}: the kernels need whole query groups and a head of 16, 32, 64, 128 …"
+        )
+    return shape

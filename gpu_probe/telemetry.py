@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from gpu_probe.errors import ProbeError
@@ -64,3 +66,17 @@ class Telemetry:
             ),
             "throttle_reasons": self._read("nvmlDeviceGetCurrentClocksThrottleReasons"),
         }
+
+    def joules(self) -> float | None:
+        """Energy that the card has used since the driver was loaded; None where not counted."""
+        if self._nvml is None:
+            return None
+        millijoules = self._read("nvmlDeviceGetTotalEnergyConsumption")
+        return None if millijoules is None else millijoules / 1e3
+
+    def others(self) -> int:
+        """How many other processes hold memory of the card."""
+        if self._nvml is None:
+            return 0
+        found = self._read("nvmlDeviceGetComputeRunningProcesses") or []
+        return len([process for process in found if process.pid != os.getpid()])

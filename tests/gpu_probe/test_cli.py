@@ -5,8 +5,7 @@ import sys
 import pytest
 import torch
 
-from gpu_probe import cli
-from gpu_probe.profile import Run
+from gpu_probe import cli, parts
 from workbench.profiles.reader import read_profile
 
 TINY = ["--device", "cpu", "--model", "tiny", "--repeats", "3"]
@@ -44,7 +43,11 @@ def test_tables_are_full_matrices_of_sane_seconds(run):
         for row in part["seconds"]:
             assert len(row) == len(part[columns]) and min(row) >= 0
     assert min(document["verify"]["seconds"]) > 0
-    assert [row[0] for row in document["attention"]["seconds"]] == [0.0, 0.0]
+    axes = document["measured"]["attention_by_query"]
+    assert document["attention"]["seconds"] in axes["seconds"]
+    assert len(axes["seconds"]) == len(axes["query_tokens"])
+    whole = zip(document["measured"]["verify_whole"], document["verify"]["seconds"], strict=True)
+    assert all(bare < seconds for seconds, bare in whole)  # attention is taken out
     assert set(document["graphs"]["batch_tokens"]) <= set(document["verify"]["batch_tokens"])
 
 
@@ -55,11 +58,16 @@ def test_the_workbench_reads_it(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--model", "gpt-9"], "no model 'gpt-9'; there are qwen3-8b, tiny"),
+        (["--model", "gpt-9"], "no model 'gpt-9'; there are qwen3-8b, "),
         (["--drafter", "eagle"], "no drafter 'eagle'"),
+        (["--graphs", "some"], "--graphs: 'some' is no ladder"),
+        (["--contexts", "8,64"], "--contexts: '8,64'"),
+        (["--max-tokens", "0"], "--max-tokens: 0"),
+        (["--drafter", "dspark,mtp"], "is one file for 2 drafters"),
+        (["--model", "nowhere.json"], "no readable config.json"),
         (["--repeats", "1"], "--repeats: 1 is too few"),
         (["--block-size", "0"], "--block-size: 0"),
-        (["--out", "nowhere/x.json"], "is no file in an existing folder"),
+        (["--out", "nowhere/x.json"], "is no .json file in an existing folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, said, capsys, tmp_path):
@@ -75,15 +83,53 @@ def test_no_gpu_is_said_in_one_line(capsys, tmp_path):
     assert not (tmp_path / "x.json").exists()
 
 
-def test_an_interrupt_keeps_the_parts_that_were_done(monkeypatch, capsys, tmp_path):
-    def interrupt(self):
+def test_an_interrupt_keeps_what_was_measured_and_resume_goes_on(monkeypatch, capsys, tmp_path):
+    def interrupt(rounds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "draft", interrupt)
     out = tmp_path / "x.json"
-    assert cli.main([*TINY, "--out", str(out)]) == 130
-    document = json.loads(out.read_text())
-    assert "attention" in document and "draft" not in document
-    assert document["measured"]["complete"] is False
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "draft", interrupt)
+        assert cli.main([*TINY, "--out", str(out)]) == 130
+    first = json.loads(out.read_text())
+    assert "attention" in first and "draft" not in first
+    assert first["measured"]["complete"] is False
+    assert read_profile(out).draft is None
     assert "x.json holds the parts that were done" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".x.checkpoint.json", "x.json"]
+
+    def again(probe):
+        raise AssertionError("measured already")
+
+    monkeypatch.setattr(parts, "verify", again)
+    assert cli.main([*TINY, "--resume", "--out", str(out)]) == 0
+    second = json.loads(out.read_text())
+    assert second["measured"]["complete"] is True and "draft" in second
+    assert second["measured"]["verify_whole"] == first["measured"]["verify_whole"]
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_checkpoint_of_other_points_is_refused(monkeypatch, capsys, tmp_path):
+    def interrupt(rounds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "draft", interrupt)
+    out = str(tmp_path / "x.json")
+    cli.main([*TINY, "--out", out])
+    assert cli.main([*TINY, "--repeats", "4", "--resume", "--out", out]) == 2
+    assert "belongs to a run with other points" in capsys.readouterr().err
+
+
+def test_one_run_measures_the_target_once_for_every_drafter(tmp_path):
+    options = ["--drafter", "none,eagle3,mtp", "--block-size", "3", "--contexts", "32,64"]
+    assert cli.main([*TINY, *options, "--graphs", "1,2,8,16", "--out", str(tmp_path)]) == 0
+    names = ["cpu-tiny-fp32-eagle3-3", "cpu-tiny-fp32-mtp3", "cpu-tiny-fp32-none"]
+    assert sorted(p.stem for p in tmp_path.iterdir()) == names
+    documents = [json.loads((tmp_path / f"{name}.json").read_text()) for name in names]
+    assert len({json.dumps(d["verify"]) for d in documents}) == 1
+    eagle, _, none = documents
+    assert eagle["draft"]["tokens"] == [1, 2, 3] and "draft" not in none
+    assert none["graphs"]["batch_tokens"] == [1, 2, 8, 16]
+    assert none["attention"]["context_tokens"] == [16, 32, 64]
+    for name in names:
+        assert read_profile(tmp_path / f"{name}.json").name == name

@@ -33,6 +33,7 @@ def test_token_by_token_equals_the_whole_prompt_at_once(decoder, cache, generato
             query_starts=torch.tensor([0, 1]),
             lengths=torch.tensor([i + 1]),
             query_max=1,
+            live=1,
         )
         steps.append(decoder.forward(one, cache)[0])
     assert len(set(at_once.tolist())) > 5  # the weights do not collapse to one answer

@@ -68,12 +68,15 @@ def test_injection_fills_the_context_slots_of_every_layer(drafter, cache, genera
         assert sorted(changed.flatten().nonzero()[:, 0].tolist()) == sorted(batch.slots.tolist())
 
 
-@pytest.mark.parametrize("kind", ["dspark", "dflash"])
+@pytest.mark.parametrize("kind", ["dspark", "dspark-rnn", "dflash"])
 @pytest.mark.parametrize("requests", [1, 3])
 def test_a_round_gives_a_token_and_a_confidence_per_position(kind, requests, cache, generator):
     target = Decoder(TINY, "cpu", torch.float64, positions=64)
     drafter = Drafter(dataclasses.replace(DRAFTERS[kind], layers=2), target, SIZE)
-    block = make_batch([SIZE] * requests, [8] * requests, 8, TINY.vocabulary, "cpu", generator)
+    assert drafter.queries == SIZE + (kind == "dflash")
+    block = make_batch(
+        [drafter.queries] * requests, [8] * requests, 8, TINY.vocabulary, "cpu", generator
+    )
     seen = make_batch([5] * requests, [3] * requests, 8, TINY.vocabulary, "cpu", generator)
     features = torch.randn(5 * requests, 5 * TINY.hidden, dtype=torch.float64)
     tokens, confidences = drafter.forward(features, seen, block, cache)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_probe.compare import predicted
-from gpu_probe.grid import CAPTURE_SIZES, FULL
+from gpu_probe import price
+from gpu_probe.grid import FULL
+from gpu_probe.ladders import VLLM_DRAFTS
+from workbench.profiles.reader import read_profile
 
 PATH = Path(__file__).parents[2] / "profiles" / "h200-qwen3-8b-bf16-dspark7.json"
 
@@ -20,7 +22,7 @@ def profile():
 def test_it_was_measured_on_the_card_by_the_full_grid(profile):
     assert profile["hardware"]["gpu"] == "NVIDIA H200"
     assert tuple(profile["verify"]["batch_tokens"]) == FULL.verify
-    assert tuple(profile["graphs"]["batch_tokens"]) == CAPTURE_SIZES
+    assert tuple(profile["graphs"]["batch_tokens"]) == VLLM_DRAFTS
     measured = profile["measured"]
     assert measured["complete"] and measured["repeats"] >= 20
     assert measured["copy_buffer_bytes"] >= 4e9
@@ -31,7 +33,7 @@ def test_it_was_measured_on_the_card_by_the_full_grid(profile):
 def test_the_one_request_step_lies_above_the_memory_floor(profile):
     measured = profile["measured"]
     floor = measured["streamed_weight_bytes"] / measured["copy_bandwidth"]
-    assert profile["verify"]["seconds"][0] / floor == pytest.approx(
+    assert measured["verify_whole"][0] / floor == pytest.approx(
         measured["ratio_to_floor"], rel=1e-3
     )
     assert 1.0 < measured["ratio_to_floor"] < 1.6
@@ -45,9 +47,33 @@ def test_it_lies_within_a_fifth_of_vllm(profile):
 
 
 def test_the_tables_add_up_to_whole_steps(profile):
+    axes = profile["measured"]["attention_by_query"]
     for cell in profile["measured"]["whole_steps"]:
-        seconds = predicted(profile, cell["requests"], cell["query_tokens"], cell["context_tokens"])
-        assert seconds == pytest.approx(cell["seconds"], rel=0.06)
+        requests = cell["requests"]
+        step = price.Step(requests, requests * cell["query_tokens"], cell["context_tokens"])
+        assert price.target(profile, step, axes) == pytest.approx(cell["seconds"], rel=0.03)
+
+
+def test_attention_reads_the_cache_once_at_any_number_of_query_tokens(profile):
+    measured = profile["measured"]
+    axes = measured["attention_by_query"]
+    for table in axes["seconds"]:
+        for requests, row in zip(axes["requests"], table, strict=True):
+            for context, seconds in zip(axes["context_tokens"], row, strict=True):
+                moved = requests * context * measured["target_kv_bytes"]
+                if requests >= 64 and context >= 2048:
+                    assert seconds < 1.3 * moved / measured["copy_bandwidth"]
+
+
+@pytest.mark.parametrize("path", sorted(PATH.parent.glob("h200-*.json")), ids=lambda p: p.stem)
+def test_every_measured_profile_is_whole_and_read(path):
+    document = json.loads(path.read_text())
+    assert document["measured"]["complete"] and document["name"] == path.stem
+    assert read_profile(path).draft is not None
+    fit = document["measured"]["fit_error"]
+    assert fit["cells"] == len(document["measured"]["held_out"])
+    ratios = sorted(abs(row["ratio"] - 1) for row in document["measured"]["held_out"])
+    assert fit["max"] == pytest.approx(ratios[-1], abs=1e-4)
 
 
 def test_attention_grows_with_requests_and_context(profile):

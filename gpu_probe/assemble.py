@@ -1,0 +1,191 @@
+"""A ``workbench.profile/1`` document from what was measured: pure, so that a resumed run agrees."""
+
+from __future__ import annotations
+
+import statistics
+
+from gpu_probe import compare, held_out, price
+from gpu_probe.batch import PAGE_TOKENS
+from gpu_probe.grid import Grid
+from gpu_probe.shapes import DrafterShape, ModelShape
+
+
+def _reference_attention(axes: dict, tokens: int, most: int, context: int) -> float:
+    """Attention inside a step that ``verify`` times: ``tokens`` over at most ``most`` requests."""
+    requests = min(tokens, most)
+    queries = min(tokens / requests, axes["query_tokens"][-1])
+    return price.attention(axes, requests, context, queries)
+
+
+def target_sections(parts: dict, grid: Grid, block_size: int) -> dict:
+    """verify, graphs, attention, prefill, power: the same for every drafter but the query slice.
+
+    ``verify`` is the whole step less its attention, so that attention is in its table and nowhere
+    else; the reference context is therefore 0.
+    """
+    axes, context = parts["attention"], grid.reference_context
+
+    def bare(tokens: list[int], seconds: list[float]) -> list[float]:
+        return [
+            round(max(0.1 * s, s - _reference_attention(axes, n, grid.max_requests, context)), 9)
+            for n, s in zip(tokens, seconds, strict=True)
+        ]
+
+    tokens = parts["verify"]["batch_tokens"]
+    sections = {
+        "verify": {
+            "batch_tokens": tokens,
+            "seconds": bare(tokens, parts["verify"]["seconds"]),
+            "reference_context": 0,
+        }
+    }
+    # the slice of a block verified half, the nearest that was measured
+    wanted = (block_size + 1) / 2 if block_size else 1
+    slot = min(
+        range(len(axes["query_tokens"])), key=lambda i: abs(axes["query_tokens"][i] - wanted)
+    )
+    sections["attention"] = {
+        "requests": axes["requests"],
+        "context_tokens": axes["context_tokens"],
+        "seconds": axes["seconds"][slot],
+    }
+    if "beyond" in parts:
+        past = parts["beyond"]["batch_tokens"]
+        sections["graphs"] = {
+            "batch_tokens": list(grid.captured),
+            "beyond": {"batch_tokens": past, "seconds": bare(past, parts["beyond"]["seconds"])},
+        }
+    if "prefill" in parts:
+        sections["prefill"] = parts["prefill"]
+    power = parts.get("power", {}).get("points", [])
+    if power and all(point.get("power_w") for point in power):
+        sections["power"] = {
+            "batch_tokens": [point["batch_tokens"] for point in power],
+            "watts": [point["power_w"] for point in power],
+        }
+    return sections
+
+
+def mixed_section(parts: dict, grid: Grid) -> dict | None:
+    """The forward pass beside a chunk, attention taken out: prefill tokens × batch tokens."""
+    part, axes, prefill = parts.get("mixed"), parts["attention"], parts.get("prefill")
+    if part is None or prefill is None:
+        return None
+    rows = []
+    for chunk, line in zip(part["prefill_tokens"], part["seconds"], strict=True):
+        own = price.table(
+            prefill["chunk_tokens"], prefill["context_tokens"], prefill["seconds"], chunk, 0
+        )
+        row: list[float | None] = []
+        for tokens, seconds in zip(part["batch_tokens"], line, strict=True):
+            if seconds is None:
+                row.append(None)
+                continue
+            decodes = tokens - chunk
+            if decodes:
+                seconds -= _reference_attention(
+                    axes, decodes, grid.max_requests, grid.reference_context
+                )
+            row.append(round(seconds - own, 9))
+        nearest = next((value for value in row if value is not None), None)
+        if nearest is None:
+            return None
+        rows.append([nearest if value is None else value for value in row])
+    return {
+        "prefill_tokens": part["prefill_tokens"],
+        "batch_tokens": part["batch_tokens"],
+        "seconds": rows,
+    }
+
+
+def drafter_sections(parts: dict, key: str, shape: ModelShape, drafter: DrafterShape) -> dict:
+    """draft, host and kv_cache of one drafter."""
+    sections: dict = {}
+    own = parts.get(f"draft {key}")
+    if own:
+        seconds = own["seconds"]  # [context][requests][tokens]
+        sections["draft"] = {
+            "requests": own["requests"],
+            "tokens": own["tokens"],
+            "seconds": [
+                [round(statistics.fmean(cell), 9) for cell in zip(*rows, strict=True)]
+                for rows in zip(*seconds, strict=True)
+            ],
+            "reference_context": round(statistics.fmean(own["context_tokens"])),
+        }
+        if own.get("per_prefill_token_seconds") is not None:
+            sections["draft"]["per_prefill_token_seconds"] = own["per_prefill_token_seconds"]
+        # a parallel pass reads the context once, at a price that its own two contexts average;
+        # step by step the context is read for every token
+        if drafter.kind in ("eagle3", "mtp"):
+            sections["draft"]["context_layers"] = max(own["tokens"]) * drafter.layers
+    host = parts.get(f"host {key}")
+    if host:
+        sections["host"] = {
+            f"{kind}_seconds": round(statistics.median(row[kind] for row in host["rows"]), 9)
+            for kind in ("sync", "async")
+        }
+    memory = parts.get(f"memory {key}")
+    if memory and memory.get("capacity_tokens"):
+        sections["kv_cache"] = {
+            "block_tokens": PAGE_TOKENS,
+            "bytes_per_token": memory["bytes_per_token"] * shape.gpus,
+            "capacity_tokens": memory["capacity_tokens"],
+        }
+    return sections
+
+
+def document(
+    parts: dict,
+    grid: Grid,
+    head: dict,
+    key: str,
+    shape: ModelShape,
+    drafter: DrafterShape,
+    block_size: int,
+    mixed: bool = False,
+) -> dict:
+    """The profile of one drafter, as far as it was measured.
+
+    parts: results by name; head: format, name, hardware, engine, target, drafter, measured;
+    mixed: price steps with prefill from their own table instead of the verify curve.
+    """
+    result = {k: v for k, v in head.items() if k != "measured"}
+    result.update(target_sections(parts, grid, block_size))
+    result.update(drafter_sections(parts, key, shape, drafter))
+    measured = {**head["measured"], **parts.get("bandwidth", {})}
+    if "kernels" in parts:
+        measured["kernel_errors"] = parts["kernels"]
+    measured["spread"] = parts["verify"]["spread"]
+    measured["verify_whole"] = parts["verify"]["seconds"]
+    measured["attention_by_query"] = parts["attention"]
+    if "whole" in parts:
+        measured["whole_steps"] = parts["whole"]["cells"]
+    beside = mixed_section(parts, grid)
+    if beside is not None:
+        measured["mixed"] = beside
+        measured["attention_mixed"] = parts["mixed"]["attention_factors"]
+        if mixed:
+            result["mixed"] = beside
+    if "power" in parts:
+        measured["sustained"] = parts["power"]["points"]
+    own = parts.get(f"draft {key}")
+    if own:
+        measured["draft_by_context"] = {
+            "context_tokens": own["context_tokens"],
+            "seconds": [[row[-1] for row in rows] for rows in zip(*own["seconds"], strict=True)],
+        }
+        if "markov_seconds" in own:
+            measured["markov_seconds"] = own["markov_seconds"]
+    for name, field in (("host", "rows"), ("sequential", "cells"), ("held_out", "cells")):
+        part = parts.get(f"{name} {key}")
+        if part:
+            measured[name] = [dict(row) for row in part[field]]
+    memory = parts.get(f"memory {key}")
+    if memory:
+        measured.update({k: v for k, v in memory.items() if k not in ("capacity_tokens",)})
+    if measured.get("held_out") and "graphs" in result and "prefill" in result:
+        measured["fit_error"] = held_out.fit_error(result, measured)
+    measured.update(compare.ratios(result, measured))
+    result["measured"] = measured
+    return result

@@ -1,0 +1,152 @@
+"""How true measured profiles are, in Markdown: ``python -m gpu_probe.fidelity FILE …``."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from gpu_probe.compare import VLLM, floor_seconds
+
+
+def _rows(head: list[str], rows: list[list]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def decode_steps(document: dict) -> str:
+    """Decode steps without drafts beside vLLM's and the floor of weights and cache."""
+    measured = document["measured"]
+    vllm = VLLM[document["target"]["name"], document["hardware"]["gpu"]]
+    context, rows = vllm["context"], []
+    for cell in measured["whole_steps"]:
+        at = cell["requests"]
+        if cell["query_tokens"] == 1 and cell["context_tokens"] == context and at in vllm["none"]:
+            seconds, engine = cell["seconds"] * 1e3, vllm["none"][at]
+            floor = floor_seconds(document, measured, at, context) * 1e3
+            rows.append(
+                [at, f"{seconds:.2f}", f"{engine:.2f}", f"{seconds / engine:.2f}",
+                 f"{seconds / floor:.2f}", f"{engine / floor:.2f}"]
+            )  # fmt: skip
+    head = ["requests", "probe, ms", "vLLM, ms", "ratio", "probe ÷ floor", "vLLM ÷ floor"]
+    return _rows(head, rows)
+
+
+def attention_bandwidth(document: dict) -> str:
+    """Attention over KV bytes ÷ copy bandwidth, at 64 requests and more, context 2,048 and more."""
+    measured = document["measured"]
+    axes, rows = measured["attention_by_query"], []
+    for i, requests in enumerate(axes["requests"]):
+        for j, context in enumerate(axes["context_tokens"]):
+            if requests < 64 or context < 2048:
+                continue
+            moved = requests * context * measured["target_kv_bytes"] / measured["copy_bandwidth"]
+            ratios = [table[i][j] / moved for table in axes["seconds"]]
+            rows.append([requests, context, *(f"{ratio:.2f}" for ratio in ratios)])
+    queries = [f"{q} query tokens" for q in axes["query_tokens"]]
+    return _rows(["requests", "context", *queries], rows)
+
+
+def fits(documents: list[dict]) -> str:
+    """Predicted against measured rounds of every profile."""
+    rows = []
+    for document in documents:
+        fit = document["measured"].get("fit_error")
+        if fit is None:
+            continue
+        for name, part in (
+            ("as read", fit),
+            ("as read, no prefill", fit["without_prefill"]),
+            ("extended", fit["extended"]),
+        ):
+            rows.append(
+                [document["name"], name, part["cells"], f"{part['median']:.1%}",
+                 f"{part['p95']:.1%}", f"{part['max']:.1%}", f"{part['bias']:+.1%}"]
+            )  # fmt: skip
+    return _rows(["profile", "form", "rounds", "median", "95th", "largest", "bias"], rows)
+
+
+def sequential_block(document: dict) -> str:
+    """DSpark's round against DFlash's and the share of the loop, mean over contexts."""
+    cells, rows = document["measured"]["sequential"], []
+    for size in sorted({cell["block_size"] for cell in cells}):
+        mine = [cell for cell in cells if cell["block_size"] == size]
+        mean = {
+            name: statistics.fmean(cell[f"{name}_seconds"] for cell in mine)
+            for name in ("dspark", "dflash", "verify", "loop")
+        }
+        whole = mean["dspark"] + mean["verify"]
+        other = mean["dflash"] + mean["verify"]
+        rows.append(
+            [size, f"{mean['verify'] * 1e3:.2f}", f"{mean['dspark'] * 1e3:.2f}",
+             f"{mean['dflash'] * 1e3:.2f}", f"{mean['loop'] * 1e3:.2f}",
+             f"{mean['loop'] / whole:.2%}", f"{whole / other - 1:+.1%}"]
+        )  # fmt: skip
+    return _rows(
+        ["γ", "verify, ms", "DSpark draft", "DFlash draft", "loop", "loop ÷ round",
+         "DSpark ÷ DFlash round"],
+        rows,
+    )  # fmt: skip
+
+
+def agreement(first: dict, second: dict) -> dict[str, list[float]]:
+    """|b ÷ a − 1| at the points that two profiles of one target share, by part."""
+
+    def points(document: dict) -> dict[tuple, float]:
+        found: dict[tuple, float] = {}
+        measured = document["measured"]
+        for n, s in zip(document["verify"]["batch_tokens"], measured["verify_whole"], strict=True):
+            found["verify", n] = s
+        axes = measured["attention_by_query"]
+        for q, table in zip(axes["query_tokens"], axes["seconds"], strict=True):
+            for r, row in zip(axes["requests"], table, strict=True):
+                for c, s in zip(axes["context_tokens"], row, strict=True):
+                    found["attention", q, r, c] = s
+        for r, row in zip(document["draft"]["requests"], document["draft"]["seconds"], strict=True):
+            found["draft", r] = row[-1]
+        for cell in measured["whole_steps"]:
+            at = cell["requests"], cell["query_tokens"], cell["context_tokens"]
+            found["whole steps", *at] = cell["seconds"]
+        return found
+
+    a, b = points(first), points(second)
+    result: dict[str, list[float]] = {}
+    for key in a.keys() & b.keys():
+        result.setdefault(key[0], []).append(abs(b[key] / a[key] - 1))
+    return result
+
+
+def agreement_table(first: dict, second: dict) -> str:
+    """``agreement`` by part, and over all points."""
+    parts = agreement(first, second)
+    parts = {**dict(sorted(parts.items())), "all": [v for values in parts.values() for v in values]}
+    rows = [
+        [name, len(off), f"{statistics.median(off):.2%}", f"{max(off):.1%}"]
+        for name, off in parts.items()
+    ]
+    return _rows(["part", "points", "median", "largest"], rows)
+
+
+def main(paths: list[str]) -> int:
+    """Every table that the profiles allow; two of one name are compared with each other."""
+    documents = [json.loads(Path(path).read_text(encoding="utf-8")) for path in paths]
+    seen: dict[str, dict] = {}
+    for document in documents:
+        name = document["name"]
+        target = document["target"]["name"], document["hardware"]["gpu"]
+        if name in seen:
+            print(f"\n{name}, two probes\n\n{agreement_table(seen[name], document)}")
+            continue
+        seen[name] = document
+        if target in VLLM and document["measured"].get("whole_steps"):
+            print(f"\n{name}, decode steps\n\n{decode_steps(document)}")
+            print(f"\nattention ÷ (KV bytes ÷ bandwidth)\n\n{attention_bandwidth(document)}")
+        if document["measured"].get("sequential"):
+            print(f"\n{name}, sequential block\n\n{sequential_block(document)}")
+    print(f"\n{fits(list(seen.values()))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+import json
+
+import pytest
+
+from gpu_probe import fidelity
+
+
+def made_up(factor=1.0):
+    return {
+        "name": "x",
+        "verify": {"batch_tokens": [1, 2]},
+        "draft": {"requests": [1], "tokens": [7], "seconds": [[0.001 * factor]]},
+        "measured": {
+            "verify_whole": [0.004 * factor, 0.005],
+            "attention_by_query": {
+                "query_tokens": [1],
+                "requests": [64],
+                "context_tokens": [2048],
+                "seconds": [[[0.002]]],
+            },
+            "whole_steps": [],
+            "target_kv_bytes": 1000,
+            "copy_bandwidth": 64 * 2048 * 1000 / 0.001,
+            "sequential": [
+                {
+                    "block_size": 4, "requests": 8, "context_tokens": context,
+                    "dspark_seconds": 0.002, "dflash_seconds": 0.003, "verify_seconds": 0.008,
+                    "loop_seconds": 0.0001,
+                }
+                for context in (512, 4096)
+            ],
+        },
+    }  # fmt: skip
+
+
+def test_agreement_is_counted_point_by_point():
+    parts = fidelity.agreement(made_up(), made_up(1.1))
+    assert sorted(parts["verify"]) == pytest.approx([0, 0.1])
+    assert parts["draft"] == pytest.approx([0.1]) and parts["attention"] == [0]
+    assert "| all | 4 |" in fidelity.agreement_table(made_up(), made_up(1.1))
+
+
+def test_attention_over_the_bytes_it_must_read():
+    assert fidelity.attention_bandwidth(made_up()).splitlines()[-1] == "| 64 | 2048 | 2.00 |"
+
+
+def test_share_of_the_sequential_block():
+    row = fidelity.sequential_block(made_up()).splitlines()[-1]
+    assert row == "| 4 | 8.00 | 2.00 | 3.00 | 0.10 | 1.00% | -9.1% |"
+
+
+def test_two_profiles_of_one_name_are_compared(tmp_path, capsys):
+    paths = []
+    for i, factor in enumerate((1.0, 1.1)):
+        document = {**made_up(factor), "target": {"name": "t"}, "hardware": {"gpu": "g"}}
+        paths.append(tmp_path / f"{i}.json")
+        paths[-1].write_text(json.dumps(document))
+    assert fidelity.main(list(map(str, paths))) == 0
+    out = capsys.readouterr().out
+    assert "x, two probes" in out and "x, sequential block" in out
