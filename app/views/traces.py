@@ -70,15 +70,15 @@ def _table(statistics: dict[str, TraceStatistics]) -> pd.DataFrame:
         [
             {
                 "trace": label,
-                "target": one.target,
-                "drafter": one.drafter,
+                "accepted length by rounds": round(one.accepted_length.replayed_rounds, 2),
+                "over all anchors": one.accepted_length.all_anchors,
                 "γ": one.block_size,
                 "temperature": one.temperature,
                 "requests": one.requests,
                 "prompt tokens, mean": round(one.prompt_tokens / one.requests),
                 "output tokens, mean": round(one.output_tokens / one.requests),
-                "accepted length by rounds": round(one.accepted_length.replayed_rounds, 2),
-                "over all anchors": one.accepted_length.all_anchors,
+                "target": one.target,
+                "drafter": one.drafter,
                 "coverage": one.coverage,
                 "confidence": one.confidence,
             }
