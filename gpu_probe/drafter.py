@@ -2,8 +2,8 @@
 
 One pass drafts the whole block. DSpark's anchor is itself the first predicting position: γ inputs,
 anchor and γ−1 masks; DFlash has γ masks behind the anchor. They attend to the context's keys and
-values, which come from the target's hidden states, and to each other (arXiv 2602.06036). DSpark then
-walks the block left to right, adding W1[x_{k−1}]·W2 to the logits of position k and reading a
+values, which come from the target's hidden states, and to each other (arXiv 2602.06036). DSpark
+then walks the block left to right, adding W1[x_{k−1}]·W2 to the logits of position k and reading a
 confidence from the hidden state and W1[x_{k−1}]; its RNN head replaces the bias by one that also
 depends on a state (arXiv 2607.05147 §3.1).
 """
