@@ -41,7 +41,7 @@ FLAGS = [
     "--disable-sync",
 ]
 # on an idle machine 3 s and 1 s (docs/app.md); here other tests run beside it
-COLD_S, WARM_S = 15.0, 6.0
+COLD_S, WARM_S = 30.0, 12.0
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +238,7 @@ def test_export(page):
 def test_choices_follow_from_page_to_page(page):
     page.goto("/?scheduler=none&scheduler=topk&trace=code&concurrency=4&requests=80")
     page.wait_for_selector(CHART)
+    _idle(page)
     for name in ("Traces", "Load", "Frontier"):
         page.get_by_role("link", name=name).click()
         page.get_by_role("heading", name=name, exact=True).wait_for()
