@@ -126,6 +126,8 @@ def drafter_config(raw: dict, file: str | os.PathLike) -> DrafterConfig:
                 place=name,
                 mend="give a DFlash or DSpark checkpoint",
             )
+    if type(fields["block_size"]) is not int:
+        raise InputError("is no whole number", file=file, place="block_size", mend="give γ")
     rank = fields.get("markov_rank") or 0
     head = fields.get("markov_head_type") or "vanilla"
     if rank and head not in HEAD_TYPES:

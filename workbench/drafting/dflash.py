@@ -37,8 +37,9 @@ class Backbone(nn.Module):
         self.rope = Rope(config)
         if generator is not None:
             initialise(self, generator)
-        # plain attributes: neither trained nor saved with the drafter
-        self._embedding, self._head = target.embed_tokens.weight, target.head
+        # the target's own memory: neither trained nor saved with the drafter
+        self.register_buffer("_embedding", target.embed_tokens.weight.detach(), persistent=False)
+        self.register_buffer("_head", target.head.detach(), persistent=False)
 
     def share(self, embedding: Tensor, head: Tensor) -> None:
         """Use another frozen embedding [vocabulary, hidden] and output head of that shape."""

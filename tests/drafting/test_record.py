@@ -1,0 +1,153 @@
+"""Recorded blocks: unbiased acceptance, the coupling at T = 0, the file that comes of them."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.drafting.enumeration import law
+from tests.drafting.samples import HEADS, tiny_drafter, tiny_target
+from workbench.drafting.decode import Decoder, accepted_length
+from workbench.drafting.record import Recorder, make_trace
+from workbench.drafting.sampling import RandomChoices
+from workbench.schedulers import create
+from workbench.traces import read_trace, trace_statistics, write_trace
+
+
+def recorded(head, requests, *, temperature=1.0, length=30, seed=0, std=0.35, **options):
+    target = tiny_target(2, std=std)
+    drafter = tiny_drafter(target, head, std=0.4)
+    choices = RandomChoices(np.random.default_rng(seed))
+    recorder = Recorder(
+        target, drafter, choices, temperature=temperature, max_new_tokens=length, **options
+    )
+    rng = np.random.default_rng(seed + 1)
+    prompts = [rng.integers(0, 11, n).tolist() for n in rng.integers(1, 9, requests)]
+    outputs = recorder.outputs(prompts)
+    blocks = [recorder.blocks(p, y) for p, y in zip(prompts, outputs, strict=True)]
+    return target, drafter, prompts, outputs, blocks
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_acceptance_is_unbiased(head, temperature):
+    """By position, against Σ min(p_d, p_t), with errors clustered by request."""
+    *_, blocks = recorded(head, 150, temperature=temperature)
+    for k in range(3):
+        excess, seen = np.zeros(len(blocks)), np.zeros(len(blocks))
+        for i, block in enumerate(blocks):
+            judged = block.judged[:, k]
+            excess[i] = ((block.accepted > k) - block.overlap[:, k])[judged].sum()
+            seen[i] = judged.sum()
+        mean = excess.sum() / seen.sum()
+        error = np.sqrt(((excess - mean * seen) ** 2).sum()) / seen.sum()
+        assert 0 < error < 0.04
+        assert abs(mean) < 3 * error, (k + 1, mean, error)
+
+
+def test_the_law_of_a_block_is_the_drafters():
+    """Over outputs of the target, the drafts have the drafter's law: exact enumeration."""
+    target = tiny_target(4, vocabulary=2, layers=1, std=0.7)
+    drafter = tiny_drafter(target, layers=1, block_size=2, target_layer_ids=(0,), std=1.0)
+    prompt = [0, 1]
+
+    def run(choices):
+        recorder = Recorder(target, drafter, choices, max_new_tokens=4)
+        [output] = recorder.outputs([prompt])
+        block = recorder.blocks(prompt, output)
+        # the confidence of position 2 tells which token was drafted at 1
+        return output[0], int(block.accepted[0]), round(float(block.confidence[0, 1]), 6)
+
+    outcomes, _ = law(run)
+    for anchor in (0, 1):
+        total = sum(weight for key, weight in outcomes.items() if key[0] == anchor)
+        tokens = torch.tensor([[*prompt, anchor]])
+        out = target(tokens, torch.zeros(1, dtype=torch.long), target.new_cache(1, 3), collect=(0,))
+        states = drafter.block_states(tokens, out.features, torch.tensor([[2]]))[0, 0]
+        first, _, state = drafter.step(torch.tensor(anchor), states[0], drafter.start(states[0]))
+        p_d = first.softmax(-1)
+        p_t = target.logits(out.hidden[0, 2]).softmax(-1)
+        accepted = sum(w for key, w in outcomes.items() if key[0] == anchor and key[1] > 0)
+        assert accepted / total == pytest.approx(torch.minimum(p_d, p_t).sum().item(), abs=1e-9)
+        for token in (0, 1):
+            _, c, _ = drafter.step(torch.tensor(token), states[1], state)
+            c = round(c.sigmoid().item(), 6)
+            drafted = sum(w for k, w in outcomes.items() if k[0] == anchor and abs(k[2] - c) < 2e-6)
+            assert drafted / total == pytest.approx(p_d[token].item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_at_temperature_zero_replay_is_live_decoding(head):
+    target, drafter, prompts, outputs, blocks = recorded(
+        head, 20, temperature=0.0, std=0.3, anchors_per_pass=7
+    )
+    live = Decoder(
+        target, drafter, create("static:3", 3), RandomChoices(np.random.default_rng(9)),
+        temperature=0.0, max_new_tokens=30,
+    ).decode(prompts)  # fmt: skip
+    assert sum(block.accepted.sum() for block in blocks) > 20
+    for request, output, block in zip(live, outputs, blocks, strict=True):
+        assert request.tokens == output
+        anchor = 0
+        for kept in request.accepted[: request.inner]:
+            assert block.accepted[anchor] == kept
+            anchor += kept + 1
+
+
+@pytest.mark.parametrize("head", ["dflash", "markov"])
+def test_live_decoding_has_the_accepted_length_of_the_replay(tmp_path, head):
+    """Two samples of one law: equal within three standard errors, by request."""
+    target, drafter, prompts, _, blocks = recorded(head, 300)
+    live = Decoder(
+        target, drafter, create("static:3", 3), RandomChoices(np.random.default_rng(9)),
+        max_new_tokens=30,
+    ).decode(prompts)  # fmt: skip
+    replayed = []
+    for block in blocks:
+        anchor, counts = 0, []
+        while anchor + block.accepted[anchor] + 1 < len(block.accepted):
+            counts.append(block.accepted[anchor])
+            anchor += block.accepted[anchor] + 1
+        replayed.append(counts)
+    ratio, error = _ratio([r.accepted[: r.inner] for r in live])
+    other, other_error = _ratio(replayed)
+    assert ratio + 1 == pytest.approx(accepted_length(live))
+    assert abs(ratio - other) < 3 * np.hypot(error, other_error)
+
+
+def _ratio(counts):
+    sums, sizes = np.array([sum(c) for c in counts]), np.array([len(c) for c in counts])
+    mean = sums.sum() / sizes.sum()
+    return mean, np.sqrt(((sums - mean * sizes) ** 2).sum()) / sizes.sum()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_trace_file(tmp_path, head):
+    target, drafter, prompts, outputs, blocks = recorded(head, 6)
+    path = tmp_path / "tiny.jsonl.gz"
+    rows = [
+        (f"r{i}", "math" if i % 2 else "chat", len(p), block)
+        for i, (p, block) in enumerate(zip(prompts, blocks, strict=True))
+    ]
+    trace = make_trace(path, rows, target, drafter, temperature=0.6, source="a test")
+    write_trace(path, trace)
+    read = read_trace(path)
+    assert read.header == trace.header and read.header.temperature == 0.6
+    assert read.header.confidence_sees == ("token" if head.startswith("dflash") else "prefix")
+    assert read.header.drafter == {"markov": "dspark-markov", "rnn": "dspark-rnn"}.get(
+        head, "dflash"
+    )
+    assert read.output_tokens.tolist() == [len(output) for output in outputs]
+    assert read.prompt_tokens.tolist() == [len(prompt) for prompt in prompts]
+    assert (read.accepted == np.concatenate([block.accepted for block in blocks])).all()
+    exact = np.concatenate([block.confidence for block in blocks])
+    assert np.abs(read.confidence - exact).max() <= 0.0005001
+    assert trace_statistics(read).positions[0].judged == read.rows
+
+
+def test_recording_follows_the_seed():
+    first, again, other = (recorded("rnn", 3, seed=s)[4] for s in (0, 0, 1))
+    assert all((a.confidence == b.confidence).all() for a, b in zip(first, again, strict=True))
+    assert any(
+        a.confidence.shape != b.confidence.shape or (a.confidence != b.confidence).any()
+        for a, b in zip(first, other, strict=True)
+    )
