@@ -73,6 +73,20 @@ def test_output_law_is_the_targets_by_enumeration(head, spec):
     assert ways >= 8
 
 
+@pytest.mark.parametrize("temperature", [0.6, 1.7])
+def test_output_law_at_other_temperatures(temperature):
+    target, drafter = two_tokens("rnn")
+
+    def run(choices):
+        [request] = decode(
+            target, drafter, "threshold:0.5", choices, [[0, 1]],
+            max_new_tokens=3, temperature=temperature,
+        )  # fmt: skip
+        return tuple(request.tokens)
+
+    assert distance(law(run)[0], target_law(target, [0, 1], 3, temperature)) < 1e-12
+
+
 @pytest.mark.parametrize("spec", ["static:1", "greedy", "topk:1"])
 def test_joint_law_of_two_requests(spec):
     """Two requests share each step's budget; a third token per request needs a second round."""

@@ -6,7 +6,9 @@ import torch
 
 from tests.drafting.enumeration import law
 from tests.drafting.samples import HEADS, tiny_drafter, tiny_target
+from workbench.drafting import evaluation
 from workbench.drafting.decode import Decoder, accepted_length
+from workbench.drafting.prompts import Prompt
 from workbench.drafting.record import Recorder, make_trace
 from workbench.drafting.sampling import RandomChoices
 from workbench.schedulers import create
@@ -125,7 +127,7 @@ def test_the_trace_file(tmp_path, head):
     target, drafter, prompts, outputs, blocks = recorded(head, 6)
     path = tmp_path / "tiny.jsonl.gz"
     rows = [
-        (f"r{i}", "math" if i % 2 else "chat", len(p), block)
+        (Prompt(id=f"r{i}", domain="math" if i % 2 else "chat", benchmark=f"b{i}"), len(p), block)
         for i, (p, block) in enumerate(zip(prompts, blocks, strict=True))
     ]
     trace = make_trace(path, rows, target, drafter, temperature=0.6, source="a test")
@@ -137,6 +139,7 @@ def test_the_trace_file(tmp_path, head):
         head, "dflash"
     )
     assert read.output_tokens.tolist() == [len(output) for output in outputs]
+    assert [evaluation.benchmark_of(read, i) for i in range(6)] == [f"b{i}" for i in range(6)]
     assert read.prompt_tokens.tolist() == [len(prompt) for prompt in prompts]
     assert (read.accepted == np.concatenate([block.accepted for block in blocks])).all()
     exact = np.concatenate([block.confidence for block in blocks])

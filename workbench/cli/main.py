@@ -25,6 +25,9 @@ COMMANDS = {
     "audit": ("workbench.cli.audit", "prove or refute that a scheduler is lossless"),
     "trace": ("workbench.cli.trace", "look at recorded traces"),
     "profile": ("workbench.cli.profile", "look at measured step costs"),
+    "train": ("workbench.cli.train", "train a DFlash or DSpark drafter (torch)"),
+    "record": ("workbench.cli.record", "record a dense trace with a drafter (torch)"),
+    "evaluate": ("workbench.cli.evaluate", "accepted length and acceptance of recorded traces"),
 }
 
 

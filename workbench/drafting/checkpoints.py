@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from workbench.cli.console import write_json
 from workbench.drafting.config import drafter_config, drafter_json, read_config
 from workbench.drafting.dspark import Drafter
 from workbench.drafting.hf_weights import assign, read_tensors
@@ -100,7 +100,9 @@ def save_drafter(folder: str | os.PathLike, drafter: Drafter, target: Target) ->
     folder = Path(folder)
     make_folder(folder)
     write_tensors(folder / "model.safetensors", drafter.state_dict())
-    write_json(str(folder / "config.json"), drafter_json(drafter.config, target.config))
+    described = msgspec.json.encode(drafter_json(drafter.config, target.config))
+    with atomic_write(folder / "config.json") as file:
+        file.write(msgspec.json.format(described, indent=1) + b"\n")
 
 
 def make_folder(folder: Path) -> None:

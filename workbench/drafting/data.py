@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 from torch import Tensor
 
 from workbench.drafting.decode import Decoder, Request
-from workbench.drafting.sampling import Choices
+from workbench.drafting.sampling import Choices, RandomChoices
 from workbench.drafting.target import Target
 from workbench.errors import InputError
 from workbench.files import atomic_write
@@ -38,6 +40,16 @@ class Sequences:
             np.array(flat, np.int32),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.array([len(prompt) for prompt, _ in pairs], np.int64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sequences]) -> Sequences:
+        """All sequences of ``parts``, in order."""
+        sizes = np.concatenate([np.diff(part.start) for part in parts])
+        return cls(
+            np.concatenate([part.tokens for part in parts]),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            np.concatenate([part.prompt for part in parts]),
         )
 
     def __len__(self) -> int:
@@ -88,10 +100,48 @@ def generate(
     return Sequences.of([(r.prompt, r.tokens) for r in decoder.decode(prompts)])
 
 
-def write_sequences(path: str | os.PathLike, sequences: Sequences) -> None:
+def answers(
+    path: Path,
+    target: Target,
+    prompts: Sequence[Sequence[int]],
+    seed: int | tuple[int, ...],
+    **options,
+) -> Sequences:
+    """``generate``, or what an earlier run with the same prompts and options kept in ``path``.
+
+    Raises InputError if ``path`` holds something else.
+    """
+    settings = {name: str(value) for name, value in options.items()} | {
+        "seed": str(seed),
+        "target": target.config.name,
+        "prompts": hashlib.sha256(msgspec.json.encode([list(p) for p in prompts])).hexdigest(),
+    }
+    if path.is_file():
+        kept = read_sequences(path)
+        if _settings(path) != settings:
+            raise InputError(
+                "holds answers to other prompts or settings",
+                file=path,
+                mend="remove the folder or name another --out",
+            )
+        return kept
+    choices = RandomChoices(np.random.default_rng(seed), target.device)
+    sequences = generate(target, prompts, choices, **options)
+    write_sequences(path, sequences, settings)
+    return sequences
+
+
+def _settings(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="np") as file:
+        return file.metadata() or {}
+
+
+def write_sequences(
+    path: str | os.PathLike, sequences: Sequences, settings: dict[str, str] | None = None
+) -> None:
     """One safetensors file with ``tokens``, ``start`` and ``prompt``."""
     with atomic_write(path) as file:
-        file.write(save(vars(sequences)))
+        file.write(save(vars(sequences), settings))
 
 
 def read_sequences(path: str | os.PathLike) -> Sequences:

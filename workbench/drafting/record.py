@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from workbench.drafting.decode import Decoder, Request, chosen_chance
 from workbench.drafting.dspark import Drafter
+from workbench.drafting.prompts import Prompt
 from workbench.drafting.sampling import Choices, probabilities, residual
 from workbench.drafting.target import Target
 from workbench.schedulers import create
@@ -133,7 +135,7 @@ class Recorder:
 
 def make_trace(
     path: Path,
-    requests: Sequence[tuple[str, str, int, Blocks]],
+    requests: Sequence[tuple[Prompt, int, Blocks]],
     target: Target,
     drafter: Drafter,
     *,
@@ -141,16 +143,16 @@ def make_trace(
     source: str,
     decimals: int = 3,
 ) -> Trace:
-    """A dense trace of (id, domain, prompt tokens, blocks), confidences rounded to ``decimals``."""
-    domains = tuple(dict.fromkeys(domain for _, domain, _, _ in requests)) or ("",)
+    """A dense trace of (prompt, its tokens, blocks), confidences rounded to ``decimals``."""
+    domains = tuple(
+        dict.fromkeys(domain for domain in (prompt.domain for prompt, _, _ in requests))
+    ) or ("",)
     config, count = drafter.config, len(requests)
-    anchors = [len(blocks.accepted) for _, _, _, blocks in requests]
+    anchors = [len(blocks.accepted) for _, _, blocks in requests]
     confidence = np.concatenate(
-        [np.zeros((0, config.block_size)), *(blocks.confidence for _, _, _, blocks in requests)]
+        [np.zeros((0, config.block_size)), *(blocks.confidence for _, _, blocks in requests)]
     )
-    accepted = np.concatenate(
-        [np.zeros(0, int), *(blocks.accepted for _, _, _, blocks in requests)]
-    )
+    accepted = np.concatenate([np.zeros(0, int), *(blocks.accepted for _, _, blocks in requests)])
     return Trace(
         name=path.name,
         path=path,
@@ -166,10 +168,10 @@ def make_trace(
             confidence_sees=config.confidence_sees,
             source=source,
         ),
-        ids=[name for name, _, _, _ in requests],
+        ids=[prompt.id for prompt, _, _ in requests],
         domain_names=domains,
-        domain=np.array([domains.index(domain) for _, domain, _, _ in requests], np.int16),
-        prompt_tokens=np.array([prompt for _, _, prompt, _ in requests], np.int32),
+        domain=np.array([domains.index(prompt.domain) for prompt, _, _ in requests], np.int16),
+        prompt_tokens=np.array([tokens for _, tokens, _ in requests], np.int32),
         output_tokens=np.array([n + 1 for n in anchors], np.int32),
         arrival_s=np.full(count, np.nan),
         session=None,
@@ -178,5 +180,10 @@ def make_trace(
         accepted=accepted.astype(np.uint8 if config.block_size <= 255 else np.uint16),
         confidence=np.round(confidence, decimals).astype(np.float32),
         verified=None,
-        extra=[b""] * count,
+        extra=[_benchmark(prompt) for prompt, _, _ in requests],
     )
+
+
+def _benchmark(prompt: Prompt) -> bytes:
+    """The request's field that traces do not know of, as JSON members."""
+    return msgspec.json.encode({"benchmark": prompt.benchmark})[1:-1] if prompt.benchmark else b""

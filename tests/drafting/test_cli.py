@@ -1,0 +1,180 @@
+"""``train``, ``record``, ``evaluate`` and ``simulate`` one after another, on a tiny target."""
+
+import gzip
+import json
+import sys
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.drafting.samples import tiny_target
+from tests.support import workbench
+from workbench.traces import read_trace
+
+
+class Result(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def invoke(*args) -> Result:
+    return Result(*workbench(*args))
+
+
+tokenizers = pytest.importorskip("tokenizers", reason="the extra 'drafting'")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A Hugging Face folder of a tiny Llama with a byte-level tokenizer, and prompts."""
+    folder = tmp_path_factory.mktemp("model")
+    target = tiny_target(3, vocabulary=258, std=0.25).float()
+    config = {
+        "model_type": "llama",
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 4,
+        "intermediate_size": 24,
+        "vocab_size": 258,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 256,
+        "eos_token_id": 257,
+        "rms_norm_eps": 1e-6,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({f"model.{k}": v for k, v in target.state_dict().items()}, folder / "m.safetensors")
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: i for i, letter in enumerate([*letters, "<|user|>", "<|end|>"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|user|>", "<|end|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    template = "{% for m in messages %}<|user|>{{ m['content'] }}{{ eos_token }}{% endfor %}"
+    settings = {"chat_template": template, "eos_token": {"content": "<|end|>"}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    lines = [
+        {"id": f"{'sum' if i % 2 else 'talk'}-{i}", "domain": "math" if i % 2 else "chat",
+         "benchmark": "sum" if i % 2 else "talk", "turns": [f"What is {i} + {i}?", "Why?"]}
+        for i in range(24)
+    ]  # fmt: skip
+    with gzip.open(folder / "prompts.jsonl.gz", "wt") as file:
+        file.write("\n".join(json.dumps(line) for line in lines))
+    return folder
+
+
+def train(folder, out, *more):
+    return invoke(
+        "train", "--target", folder, "--prompts", folder / "prompts.jsonl.gz", "--out", out,
+        "--layers", 1, "--block-size", 3, "--markov-rank", 4, "--max-new-tokens", 20,
+        "--sequences", 4, "--anchors", 4, "--steps", 12, "--save-every", 5, *more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("head", ["dflash", "markov", "rnn"])
+def test_from_prompts_to_a_simulation(folder, tmp_path, head):
+    result = train(folder, tmp_path / "run", "--head", head)
+    assert result.exit_code == 0, result.stderr
+    assert "12 steps" in result.stdout
+    trace = tmp_path / "t.jsonl.gz"
+    record = (
+        "record", "--target", folder, "--drafter", tmp_path / "run",
+        "--prompts", folder / "prompts.jsonl.gz", "--max-new-tokens", 24, "--out",
+    )  # fmt: skip
+    result = invoke(*record, trace)
+    assert result.exit_code == 0, result.stderr
+    assert "24 requests" in result.stdout
+    assert invoke(*record, tmp_path / "again.jsonl.gz").exit_code == 0
+    assert trace.read_bytes() == (tmp_path / "again.jsonl.gz").read_bytes()
+    read = read_trace(trace)
+    assert read.block_size == 3 and set(read.domain_names) == {"math", "chat"}
+    assert read.header.confidence_sees == ("token" if head == "dflash" else "prefix")
+
+    result = invoke("evaluate", trace, "--json", tmp_path / "e.json")
+    assert result.exit_code == 0, result.stderr
+    [found] = json.loads((tmp_path / "e.json").read_text())["traces"]
+    assert [group["name"] for group in found["benchmarks"]] == ["talk", "sum"]
+    assert all(group["requests"] == 12 for group in found["domains"])
+    result = invoke("simulate", "--trace", trace, "--concurrency", 2, "--scheduler", "static:3")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_domain_and_limit(folder, tmp_path):
+    assert train(folder, tmp_path / "run", "--limit", 4).exit_code == 0
+    out = tmp_path / "t.jsonl"
+    result = invoke(
+        "record", "--target", folder, "--drafter", tmp_path / "run", "--prompts",
+        folder / "prompts.jsonl.gz", "--domain", "math", "--limit", 3, "--temperature", 0,
+        "--max-new-tokens", 8, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    read = read_trace(out)
+    assert read.ids == ["sum-1", "sum-3", "sum-5"] and read.header.domain == "math"
+    assert read.header.temperature == 0
+
+
+def test_an_interrupted_training_ends_the_same(folder, tmp_path, monkeypatch):
+    assert train(folder, tmp_path / "whole").exit_code == 0
+    from workbench.drafting.training import Trainer
+
+    step = Trainer.train_step
+
+    def breaks(self):
+        if self.step == 7:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(Trainer, "train_step", breaks)
+    assert train(folder, tmp_path / "cut").exit_code == 130
+    monkeypatch.undo()
+    assert "holds a checkpoint" in train(folder, tmp_path / "cut").stderr
+    assert train(folder, tmp_path / "cut", "--resume").exit_code == 0
+    whole, cut = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("--target", "missing"), "missing/config.json: cannot be read"),
+        (("--prompts", "missing.jsonl"), "missing.jsonl"),
+        (("--target-layers", "3"), "the target has 2 layers"),
+        (("--mask-token-id", "258"), "the target has 258 tokens"),
+    ],
+)
+def test_bad_input_is_one_line(folder, tmp_path, change, message):
+    result = train(folder, tmp_path / "run", *change)
+    assert result.exit_code == 2
+    assert message in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_other_answers_in_the_folder_are_not_trained_on(folder, tmp_path):
+    assert train(folder, tmp_path / "run").exit_code == 0
+    result = train(folder, tmp_path / "run", "--resume", "--seed", 1)
+    assert result.exit_code == 2 and "holds answers to other prompts" in result.stderr
+
+
+def test_without_torch_one_line_says_what_to_install(folder, tmp_path, monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith("workbench.drafting."):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = train(folder, tmp_path / "run")
+    assert result.exit_code == 2
+    assert "torch is not installed; pip install 'specdec-workbench[drafting]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "layers, chosen", [(1, (0,)), (2, (0, 1)), (6, (0, 1, 2, 4, 5)), (36, (1, 9, 17, 25, 33))]
+)
+def test_layers_chosen_for_the_drafter(layers, chosen):
+    """The last: those of DeepSpec's Qwen3-4B configuration."""
+    from workbench.cli.train import _drafter_config
+
+    target = tiny_target(layers=layers).config
+    assert _drafter_config(target, "dflash", 7, 5, None, 256, None).target_layer_ids == chosen

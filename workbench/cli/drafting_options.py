@@ -1,0 +1,52 @@
+"""Options that ``train`` and ``record`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+_SHARED = (
+    click.option(
+        "--target",
+        "target_path",
+        required=True,
+        metavar="MODEL",
+        help="A .gguf file or a Hugging Face folder (Llama or Qwen3 family).",
+    ),
+    click.option(
+        "--prompts",
+        "prompts_path",
+        required=True,
+        metavar="FILE",
+        help='JSON lines {"id", "domain", "prompt" or "turns"}, also .gz or .zst.',
+    ),
+    click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N prompts only."),
+    click.option(
+        "--max-running",
+        type=click.IntRange(1),
+        default=64,
+        show_default=True,
+        help="Outputs that the target writes at once.",
+    ),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
+    click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        show_default=True,
+    ),
+    click.option(
+        "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True,
+        help="Of the target.",
+    ),
+)  # fmt: skip
+
+
+def drafting_options(function: Callable) -> Callable:
+    """Declare the shared options on a command."""
+    for option in reversed(_SHARED):
+        function = option(function)
+    return function
