@@ -9,7 +9,7 @@ import torch
 
 gguf = pytest.importorskip("gguf", reason="reads GGUF: the extra 'drafting'")
 
-from tests.drafting.samples import seeded, tiny_target  # noqa: E402
+from tests.drafting.samples import seeded, tiny_drafter, tiny_target  # noqa: E402
 from workbench.drafting.decode import Decoder  # noqa: E402
 from workbench.drafting.gguf_weights import NAMES, halves, load_target, load_text  # noqa: E402
 from workbench.drafting.sampling import RandomChoices  # noqa: E402
@@ -144,3 +144,20 @@ class TestSmolLM2:
         # transformers keeps the dequantised weights in half precision
         assert (target.logits(out.hidden) - wanted).abs().max() < 0.2
         assert (target.logits(out.hidden).argmax(-1) == wanted.argmax(-1)).float().mean() > 0.98
+
+    def test_greedy_text_survives_speculation(self):
+        """Token for token, with an untrained drafter, of which nearly nothing is accepted."""
+        target, text = load_target(SMOLLM2), load_text(SMOLLM2)
+        drafter = tiny_drafter(
+            target, "markov", heads=9, kv_heads=3, head_dim=64, target_layer_ids=(1, 14, 27)
+        ).float()
+        prompts = [text.chat([ask]) for ask in ("Name three fruits.", "def add(a, b):", "2+2?")]
+        outputs = [
+            Decoder(
+                target, None if spec == "none" else drafter, create(spec, 3),
+                RandomChoices(np.random.default_rng(0)), temperature=0.0, max_new_tokens=12,
+            ).decode(prompts)
+            for spec in ("none", "static:3", "threshold:0.5")
+        ]  # fmt: skip
+        plain, *others = [[request.tokens for request in requests] for requests in outputs]
+        assert all(other == plain for other in others)
