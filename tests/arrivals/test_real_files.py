@@ -1,7 +1,5 @@
 """The full public files, where they are to be had: counts and means as published, and the time."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -54,19 +52,6 @@ def test_servegen_windows_reach_their_rates():
     inside = (rows["window_start_s"] >= 201000) & (rows["window_start_s"] < 202800)
     assert found.requests == pytest.approx(600 * rows["rate_req_s"][inside].sum(), rel=0.02)
     assert found.prompt_tokens.min() >= 1
-
-
-@pytest.mark.parametrize(
-    ("name", "seconds"), [("azure2023_conv.csv.gz", 0.2), ("mooncake_conversation.jsonl.gz", 1.0)]
-)
-def test_reading_time(name, seconds):
-    path = samples.full(name)
-    best = np.inf
-    for _ in range(5):
-        before = time.perf_counter()
-        read_arrivals(path)
-        best = min(best, time.perf_counter() - before)
-    assert best < seconds
 
 
 def test_a_million_requests_of_an_azure_like_day():

@@ -230,7 +230,7 @@ def test_under_pressure_all_are_served_and_all_blocks_come_back(
     population = recorded([{"accepted": [0, 3, 1, 0, 2] * 8}, {"accepted": [1] * 7}])
     run, result = serve(
         arrivals(requests, at=np.arange(count) * 0.7, session=sessions[:count]), scheduler,
-        price=cost(kv_cache={"capacity_tokens": 1, "block_tokens": block}),
+        price=cost(kv_cache={"capacity_tokens": block, "block_tokens": block}),
         population=population, load=Load(concurrency=users) if users else None,
         kv_tokens=-(-longest // block) * block + spare * block, token_budget=budget, max_running=8,
         prefix_caching=caching, prefill_first=first, queue=queue,

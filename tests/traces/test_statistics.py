@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traces.samples import header, random_rounds, request, rounds_request, write
@@ -109,6 +109,7 @@ def test_calibration_error_by_hand():
     assert np.isnan(calibration_error(predicted[:0], happened[:0]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
 def test_auc_is_the_share_of_ordered_pairs(pairs):
     score = np.array([s for s, _ in pairs], float)

@@ -77,7 +77,7 @@ def read_windows(table: Table, request: Request) -> Recorded:
             mend=f"take a slice of the file's {span[0]:g}–{span[1]:g} s, such as {span[0]:g} to "
             f"{fitting:g}",
         )
-    lengths = _find_lengths(table.path)
+    lengths = lengths_beside(table.path)
     if lengths is None:
         notes.append("no lengths file beside the windows file: requests have no lengths")
     samplers = {} if lengths is None else _read_lengths(lengths)
@@ -162,7 +162,7 @@ def _idle(renewal):
 _RENEWALS = {"Gamma": _idle(_gamma_gaps), "Weibull": _idle(_weibull_gaps)}
 
 
-def _find_lengths(path: Path) -> Path | None:
+def lengths_beside(path: Path) -> Path | None:
     """``X_lengths.jsonl[.gz|.zst]`` beside ``X_windows.csv…``; None if there is none."""
     stem = re.sub(r"(\.csv)?(\.gz|\.zst)?$", "", path.name)
     if not stem.endswith("windows"):

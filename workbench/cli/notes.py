@@ -53,7 +53,7 @@ def _about_models(setup: Setup) -> list[str]:
 
 
 def _about_windows(runs: list[dict]) -> list[str]:
-    whole = [run for run in runs if run["window"]["kind"] == "whole"]
+    whole = [run for run in runs if run["window"]["kind"] == "whole" and not run.get("partial")]
     if not whole:
         return []
     return [
@@ -80,7 +80,16 @@ def _about_replay(runs: list[dict]) -> list[str]:
 
 def _about_overload(runs: list[dict]) -> list[str]:
     loaded = [run for run in runs if run.get("overloaded")]
-    return [
+    filling = [
+        f"{run['scheduler']} at {load_name(run)}: requests in the system went from {before} to "
+        f"{after} inside the window, which is too short to tell whether it keeps up; simulate more "
+        "--requests"
+        for run in runs
+        if "overloaded" in run and run["overloaded"] is None
+        for before, after in [run["window"]["in_system"]]
+        if after > 2 * before + 10
+    ]
+    return filling + [
         f"{run['scheduler']} does not keep up at {load_name(run)}: requests in the system grew "
         f"from {run['window']['in_system'][0]} to {run['window']['in_system'][1]} inside the "
         "window, so its TTFT says how long was simulated, not how it serves"

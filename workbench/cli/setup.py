@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from workbench import __version__
 from workbench.arrivals import Arrivals, read_arrivals
+from workbench.arrivals.servegen import lengths_beside
 from workbench.calibration import read_calibration
 from workbench.cli.values import trace_weights, weighted
 from workbench.errors import InputError
@@ -72,6 +74,8 @@ class Setup:
         given = self.given
         users = [str(path) for spec in given["schedulers"] if (path := file_of(spec))]
         others = [given["planner_table"], given["arrivals"], given["calibration"]]
+        if self.arrivals is not None and (lengths := lengths_beside(Path(given["arrivals"]))):
+            others.append(str(lengths))  # read without being named
         traces = [str(trace.path) for trace in self.traces]
         return [*traces, str(self.profile_path), *users, *(path for path in others if path)]
 

@@ -44,6 +44,9 @@ class Number(click.FloatRange):
 
     name = "X"
 
+    def _describe_range(self) -> str:
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
     def convert(self, value, param, ctx):
         """Parse, refusing infinity and NaN."""
         number = super().convert(value, param, ctx)

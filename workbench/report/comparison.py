@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -63,7 +64,9 @@ def load_name(run: dict) -> str:
     """How a run's load is called: ``concurrency 64``, ``rate 3/s``, ``arrivals azure.csv``."""
     if "concurrency" in run:
         return f"concurrency {run['concurrency']}"
-    return f"rate {run['rate']:g}/s" if "rate" in run else f"arrivals {run['arrivals']}"
+    if "rate" in run:
+        return f"rate {run['rate']:g}/s"
+    return f"arrivals {Path(run['arrivals']).name}"
 
 
 def by_load(runs: list[dict]) -> dict[str, list[dict]]:
@@ -181,7 +184,7 @@ def winner(runs: list[dict]) -> str:
         merit = _GOODPUT
     elif merit is _SPEED and not any(merit.value(run) for run in able):
         merit = _THROUGHPUT
-    best = max(able, key=merit.value)
+    best = max(able, key=lambda run: (merit.value(run), _speed(run)))  # ties go to the faster
     others = [run for run in able if run is not best]
     if not others:
         return f"{name}: {best['scheduler']} has {merit.words(best)}"
