@@ -93,7 +93,7 @@ def page(browser, server, request):
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, base_url=server
     )
-    context.set_default_timeout(40_000)
+    context.set_default_timeout(180_000)  # a new machine compiles first, other tests beside it
     yield context.new_page()
     context.close()
 
