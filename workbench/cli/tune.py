@@ -155,7 +155,7 @@ def _tuner_module() -> ModuleType:
         from workbench.frontier import tuner
     except ImportError as error:
         raise InputError(
-            f"needs Optuna ({error})", place="tune", mend="pip install 'specdec-workbench[tune]'"
+            f"needs Optuna ({error})", place="tune", mend="pip install '.[tune]'"
         ) from error
     return tuner
 

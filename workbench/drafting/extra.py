@@ -20,5 +20,5 @@ def require(*modules: str) -> list[ModuleType]:
         raise InputError(
             f"{error.name} is not installed",
             place="drafting",
-            mend="pip install 'specdec-workbench[drafting]'",
+            mend="pip install '.[drafting]'",
         ) from error
