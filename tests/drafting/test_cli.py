@@ -166,7 +166,7 @@ def test_without_torch_one_line_says_what_to_install(folder, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "torch", None)
     result = train(folder, tmp_path / "run")
     assert result.exit_code == 2
-    assert "torch is not installed; pip install 'specdec-workbench[drafting]'" in result.stderr
+    assert "torch is not installed; pip install '.[drafting]'" in result.stderr
 
 
 @pytest.mark.parametrize(
