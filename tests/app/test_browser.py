@@ -233,6 +233,23 @@ def test_export(page):
     _healthy(page)
 
 
+@pytest.mark.skip(
+    reason="known fault: changing the page can drop choices from the URL (docs/app.md)"
+)
+def test_choices_follow_from_page_to_page(page):
+    page.goto("/?scheduler=none&scheduler=topk&trace=code&concurrency=4&requests=80")
+    page.wait_for_selector(CHART)
+    _idle(page)
+    for name in ("Traces", "Load", "Frontier"):
+        page.get_by_role("link", name=name).click()
+        page.get_by_role("heading", name=name, exact=True).wait_for()
+        page.wait_for_function("location.search.includes('trace=code')")
+        _idle(page)
+    for part in ("scheduler=none", "scheduler=topk", "concurrency=4", "requests=80"):
+        assert part in page.url
+    _healthy(page)
+
+
 def test_a_long_sweep_is_ended_and_goes_on(page):
     page.goto("/?requests=50000")
     main = page.get_by_test_id("stMain")
