@@ -6,7 +6,6 @@ No option is ever ignored: one that would change nothing is refused.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from workbench import __version__
 from workbench.arrivals import Arrivals, read_arrivals
 from workbench.arrivals.servegen import lengths_beside
 from workbench.calibration import read_calibration
+from workbench.cli.inputs import inputs
 from workbench.cli.values import trace_weights, weighted
 from workbench.errors import InputError
 from workbench.files import resolve
@@ -333,19 +333,7 @@ class Setup:
         settings = {key: value for key, value in self.given.items() if key not in outputs}
         return {
             "version": __version__,
-            "traces": [
-                {
-                    "name": name,
-                    "weight": weight,
-                    "target": trace.header.target,
-                    "drafter": trace.header.drafter,
-                    "requests": trace.requests,
-                    "sha256": hashlib.sha256(trace.path.read_bytes()).hexdigest(),
-                }
-                for name, weight, trace in zip(
-                    self.names, self.weights.tolist(), self.traces, strict=True
-                )
-            ],
+            **inputs(self),
             "schedulers": [arm.scheduler for arm in self.arms],
             **settings,
             "profile": self.profile.name,

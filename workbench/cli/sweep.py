@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
+from workbench.cli.again import command_line
 from workbench.cli.console import make_console, write_json
 from workbench.cli.notes import notes as notes_on
 from workbench.cli.options import as_simulate, simulation_options
@@ -25,6 +26,7 @@ from workbench.schedulers import create
 from workbench.serving import Arm
 
 DEFAULT_CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+OUTPUTS = ("plot", "csv_path", "parquet_path", "json_path")
 _OWN = ("profile", "concurrency", "stagger")  # declared anew below
 
 
@@ -79,8 +81,33 @@ def command(ctx, **given):
     Simulates every scheduler under every load on all cores. Finished simulations are kept by
     content: what was interrupted goes on, and what has not changed is not simulated again.
     """
-    setups = _setups(given)
+    setups = sweep_setups(given)
     _check_files(given, setups)
+    swept = run_sweep(given, setups)
+    _write(given, swept)
+    if given["json_path"] != "-":
+        _print(swept.frontiers, swept.notes)
+    return 0 if swept.complete else 130
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep found; ``report`` shows it too."""
+
+    study: Study
+    frontiers: list[GroupFrontier]
+    config: dict  # the inputs
+    notes: list[str]
+    complete: bool  # not interrupted
+
+    def document(self) -> dict:
+        """``workbench.sweep/1``."""
+        made = document(self.study, self.frontiers, self.config) | {"notes": self.notes}
+        return made if self.complete else made | {"partial": True}
+
+
+def run_sweep(given: dict, setups: dict[str, Setup]) -> Swept:
+    """Simulate what is not in the cache; raises KeyboardInterrupt if nothing was simulated."""
     cache = open_cache(given)
     study = _study(given, setups)
     complete = _simulate(study, job_count(given), cache)
@@ -88,13 +115,10 @@ def command(ctx, **given):
         raise KeyboardInterrupt
     frontiers = study.frontiers(given["sla"])
     notes = _notes(study, setups, frontiers, complete)
-    _write(given, study, frontiers, _config(given, setups), notes, complete)
-    if given["json_path"] != "-":
-        _print(frontiers, notes)
-    return 0 if complete else 130
+    return Swept(study, frontiers, _config(given, setups), notes, complete)
 
 
-def _setups(given: dict) -> dict[str, Setup]:
+def sweep_setups(given: dict) -> dict[str, Setup]:
     """By group name: the inputs of each profile and, with --apart, of each trace."""
     if given["apart"] and len(given["traces"]) < 2:
         raise InputError("has nothing to part", place="--apart", mend="give several --trace")
@@ -220,11 +244,15 @@ def _check_files(given: dict, setups: dict[str, Setup]) -> None:
 def _config(given: dict, setups: dict[str, Setup]) -> dict:
     """The inputs, for the result file: what is common, then what differs by group."""
     own = {name: given[name] for name in ("seeds", "sla", "baseline", "apart")}
+    does_not_matter = (*OUTPUTS, "jobs", "cache_folder", "no_cache")
+    own["command"] = command_line(
+        command, {name: value for name, value in given.items() if name not in does_not_matter}
+    )
     return {**own, "groups": {name: setup.config() for name, setup in setups.items()}}
 
 
-def _write(given: dict, study: Study, frontiers: list, config: dict, notes, complete) -> None:
-    table = rows(study, frontiers)
+def _write(given: dict, swept: Swept) -> None:
+    table = rows(swept.study, swept.frontiers)
     if given["csv_path"]:
         write_csv(given["csv_path"], table)
     if given["parquet_path"]:
@@ -232,10 +260,9 @@ def _write(given: dict, study: Study, frontiers: list, config: dict, notes, comp
     if given["plot"]:
         from workbench.report.frontier_plot import frontier_plot, write_plot
 
-        write_plot(given["plot"], frontier_plot(frontiers))
+        write_plot(given["plot"], frontier_plot(swept.frontiers))
     if given["json_path"]:
-        made = document(study, frontiers, config) | {"notes": notes}
-        write_json(given["json_path"], made if complete else made | {"partial": True})
+        write_json(given["json_path"], swept.document())
 
 
 def _print(frontiers: list[GroupFrontier], notes: list[str]) -> None:
