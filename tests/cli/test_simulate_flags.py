@@ -96,6 +96,7 @@ CHANGES = {
         "--planner-lookup linear",
     ),
     "--calibration": (f"--scheduler threshold:0.6 {USERS}", "--calibration sts.json"),
+    "--block-size": (f"--scheduler topk {USERS}", "--block-size 1"),
     "--slo": (f"--scheduler none {USERS}", "--slo tpot=0.02"),
     "--gpu-hour-usd": (f"--scheduler none {USERS}", "--gpu-hour-usd 2"),
     "--seed": (f"--scheduler none {USERS}", "--seed 1"),

@@ -6,7 +6,7 @@ import pytest
 from tests.support import random_requests, write_trace
 from workbench.cli.values import trace_weights
 from workbench.errors import InputError
-from workbench.serving import build_population, request_order
+from workbench.serving import build_population, request_order, shortened
 from workbench.traces import read_trace
 
 
@@ -78,3 +78,40 @@ def test_rounds_logs_are_replayed_and_counted(tmp_path):
     assert run["replay"] == "approximate"
     assert 0 < run["drawn_rounds"] <= run["rounds"]
     assert run["output_tokens"] == 11 * 16
+
+
+def test_a_shorter_block_is_the_head_of_every_block(tmp_path):
+    whole = population_of(
+        write_trace(tmp_path / "a.jsonl", random_requests(np.random.default_rng(5), 8, 3))
+    )
+    short = shortened(whole, 2)
+    assert short.block_size == 2 and whole.block_size == 3
+    assert short.confidence.tolist() == whole.confidence[:, :2].tolist()
+    assert short.accepted.tolist() == [min(n, 2) for n in whole.accepted.tolist()]
+    assert (short.row_start == whole.row_start).all() and (short.output == whole.output).all()
+    assert shortened(whole, 3) is whole
+    for length in (0, 4):
+        with pytest.raises(InputError, match="give 1 to 3"):
+            shortened(whole, length)
+
+
+def test_replay_of_a_shorter_block_is_that_of_a_trace_recorded_with_it(tmp_path):
+    from tests.support import simulate
+
+    requests = random_requests(np.random.default_rng(6), 12, 4)
+    cut = [
+        request
+        | {
+            "accepted": [min(n, 2) for n in request["accepted"]],
+            "confidence": [row[:2] for row in request["confidence"]],
+        }
+        for request in requests
+    ]
+    long = write_trace(tmp_path / "long.jsonl", requests, block_size=4)
+    short = write_trace(tmp_path / "short.jsonl", cut, block_size=2)
+    words = ["--scheduler", "topk", "--scheduler", "greedy", "--concurrency", 3]
+    one = simulate("--trace", long, "--block-size", 2, *words)
+    two = simulate("--trace", short, *words)
+    for run in [*one, *two]:
+        del run["wall_s"]
+    assert one == two

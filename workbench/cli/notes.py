@@ -44,10 +44,10 @@ def _about_models(setup: Setup) -> list[str]:
             f"{priced}: a comparison of schedulers, not a forecast of this deployment"
         )
     drafted = setup.profile.drafter.block_size if setup.profile.drafter else None
-    if drafted and setup.traces and drafted != setup.gamma:
+    recorded = setup.traces[0].block_size if setup.traces else drafted
+    if drafted and drafted != recorded:
         notes.append(
-            f"the traces draft {setup.gamma} tokens a block, the profile was measured with "
-            f"{drafted}"
+            f"the traces draft {recorded} tokens a block, the profile was measured with {drafted}"
         )
     return notes
 

@@ -30,7 +30,16 @@ from workbench.profiles import (
 from workbench.profiles.profile import Host
 from workbench.schedulers import Scheduler, create, default_schedulers
 from workbench.schedulers.user_file import file_of
-from workbench.serving import Arm, Demand, Load, Options, build_population, stream
+from workbench.serving import (
+    Arm,
+    Demand,
+    Load,
+    Options,
+    Population,
+    build_population,
+    shortened,
+    stream,
+)
 from workbench.traces import Trace, read_trace
 
 DEFAULT_CONCURRENCY = (1, 16, 64, 256)
@@ -59,13 +68,10 @@ class Setup:
         self.weights = trace_weights([weight for _, weight in pairs]) if pairs else np.ones(0)
         self.arrivals = self._arrivals()
         self.loads = self._loads()
+        self.population = self._population()
         self.profile = self._profile()
         self.cost = StepCost(self.profile)
         self.belief = self._belief()
-        seed = given["seed"]
-        self.population = (
-            build_population(self.traces, stream(seed, "densify")) if self.traces else None
-        )
         self.demand = self._demand()
         self.arms = self._arms()
 
@@ -78,6 +84,17 @@ class Setup:
             others.append(str(lengths))  # read without being named
         traces = [str(trace.path) for trace in self.traces]
         return [*traces, str(self.profile_path), *users, *(path for path in others if path)]
+
+    def _population(self) -> Population | None:
+        block_size = self.given["block_size"]
+        if not self.traces:
+            if block_size is not None:
+                raise InputError(
+                    "shortens a trace's blocks", place="--block-size", mend="add a --trace"
+                )
+            return None
+        whole = build_population(self.traces, stream(self.given["seed"], "densify"))
+        return whole if block_size is None else shortened(whole, block_size)
 
     def _calibrated(self, trace: Trace) -> Trace:
         """The trace with the confidences that schedulers see after temperature scaling."""
@@ -201,7 +218,7 @@ class Setup:
         self.profile_path = resolve(given["profile"], "profiles", ("", ".json"))
         profile = read_profile(given["profile"])
         if given["graph_sizes"] is not None:
-            drafts = self.traces[0].block_size if self.traces else 0
+            drafts = self.gamma if self.traces else 0
             profile = with_graph_sizes(profile, ladder(given["graph_sizes"], drafts))
         changes = {
             field: given[option]
@@ -263,7 +280,7 @@ class Setup:
 
     @property
     def gamma(self) -> int:
-        """γ of the traces; 1 without a trace, where nothing is drafted."""
+        """γ, the drafts of a round; 1 without a trace, where nothing is drafted."""
         return self.population.block_size if self.population else 1
 
     def _specs(self) -> list[str]:
@@ -304,6 +321,12 @@ class Setup:
             ("host_async", not all(sync), "no step here is overlapped", "add --pipeline async"),
             ("planner_table", prices, "no scheduler here asks for costs", "compare topk with it"),
             ("calibration", reads, "no scheduler here reads confidences", "compare topk with it"),
+            (
+                "block_size",
+                chosen,
+                "no scheduler here drafts a whole block",
+                "compare topk with it",
+            ),
             ("align_tier", chosen, "no scheduler here chooses lengths", "compare topk with it"),
             ("uniform_width", chosen, "no scheduler here trims", "compare topk with it"),
             ("undrafted_loss", drafts, "no scheduler here drafts", "compare topk with it"),

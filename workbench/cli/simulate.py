@@ -94,6 +94,12 @@ _share = Number(min=0, max=1)
     type=_positive,
     help="Requests to simulate.  [default: the trace or file, at least 8 per user]",
 )
+@click.option(
+    "--block-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Draft only so many tokens a round.  [default: the trace's whole block]",
+)
 @click.option("--stagger", is_flag=True, help="Spread the users' starts over a first request.")
 @click.option(
     "--max-running", type=click.IntRange(1, 1 << 16), default=256, help="Requests that run at once."

@@ -3,7 +3,7 @@
 from workbench.serving.arm import Arm, Demand
 from workbench.serving.load import Load, stream
 from workbench.serving.options import Options
-from workbench.serving.population import Population, build_population, request_order
+from workbench.serving.population import Population, build_population, request_order, shortened
 from workbench.serving.replica import Replica
 from workbench.serving.router import ROUTERS
 from workbench.serving.simulate import Run
@@ -23,5 +23,6 @@ __all__ = [
     "from_arrivals",
     "from_recordings",
     "request_order",
+    "shortened",
     "stream",
 ]

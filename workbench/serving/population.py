@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from workbench.errors import InputError
@@ -134,6 +136,36 @@ def build_population(traces: Sequence[Trace], rng: np.random.Generator) -> Popul
         domain_names=tuple(domain_names.tolist()),
         session=np.array([keys.get(key, -1) for key in sessions]) if keys else None,
         cached=cached if cached.any() else None,
+    )
+
+
+def shortened(population: Population, block_size: int) -> Population:
+    """The same recordings where only the first ``block_size`` drafts of each block are used.
+
+    Exact where a drafter's first drafts do not depend on how many follow: sequential drafters, and
+    parallel ones that draft their whole block and have it cut. Raises InputError if the blocks
+    are shorter.
+    """
+    recorded = population.block_size
+    if not 1 <= block_size <= recorded:
+        raise InputError(
+            f"{block_size} drafts cannot be used of blocks of {recorded}",
+            place="--block-size",
+            mend=f"give 1 to {recorded}",
+        )
+    if block_size == recorded:
+        return population
+    confidence = population.confidence
+    return dataclasses.replace(
+        population,
+        traces=tuple(
+            dataclasses.replace(
+                trace, header=msgspec.structs.replace(trace.header, block_size=block_size)
+            )
+            for trace in population.traces
+        ),
+        accepted=_frozen(np.minimum(population.accepted, block_size)),
+        confidence=None if confidence is None else _frozen(confidence[:, :block_size]),
     )
 
 
