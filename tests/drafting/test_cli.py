@@ -138,6 +138,47 @@ def test_an_interrupted_training_ends_the_same(folder, tmp_path, monkeypatch):
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
+def record(folder, run, out, *more):
+    return invoke(
+        "record", "--target", folder, "--drafter", run, "--prompts", folder / "prompts.jsonl.gz",
+        "--max-new-tokens", 24, "--part", 5, "--out", out, *more,
+    )  # fmt: skip
+
+
+def test_an_interrupted_recording_ends_the_same(folder, tmp_path, monkeypatch):
+    assert train(folder, tmp_path / "run").exit_code == 0
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    result = record(folder, tmp_path / "run", whole, "--report", tmp_path / "report.json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["requests"] == read_trace(whole).ids
+    assert sum(sum(row) for row in report["judged"]) > 100
+    assert all(abs(p["excess"]) < 4 * p["standard_error"] for p in report["positions"])
+    from workbench.drafting.record import Recorder
+
+    batch, done = Recorder.batch, []
+
+    def breaks(self, *args):
+        done.append(len(args[0]))
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return batch(self, *args)
+
+    monkeypatch.setattr(Recorder, "batch", breaks)
+    assert record(folder, tmp_path / "run", cut).exit_code == 130
+    assert not cut.exists()
+    assert sorted(p.name for p in (tmp_path / "cut.jsonl.parts").iterdir()) == [
+        "00000.safetensors",
+        "00001.safetensors",
+    ]
+    result = record(folder, tmp_path / "run", cut, "--seed", 1)
+    assert result.exit_code == 2 and "holds another recording's blocks" in result.stderr
+    assert record(folder, tmp_path / "run", cut).exit_code == 0
+    assert done == [5] * 3 + [5, 5, 4]
+    assert cut.read_bytes() == whole.read_bytes()
+    assert not (tmp_path / "cut.jsonl.parts").exists()
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -9,8 +9,10 @@ from tests.drafting.samples import HEADS, tiny_drafter, tiny_target
 from workbench.drafting import evaluation
 from workbench.drafting.decode import Decoder, accepted_length
 from workbench.drafting.prompts import Prompt
-from workbench.drafting.record import Recorder, make_trace
+from workbench.drafting.record import Recorder
+from workbench.drafting.recording import make_trace
 from workbench.drafting.sampling import RandomChoices
+from workbench.drafting.unbiased import unbiased
 from workbench.schedulers import create
 from workbench.traces import read_trace, trace_statistics, write_trace
 
@@ -34,16 +36,17 @@ def recorded(head, requests, *, temperature=1.0, length=30, seed=0, std=0.35, **
 def test_acceptance_is_unbiased(head, temperature):
     """By position, against Σ min(p_d, p_t), with errors clustered by request."""
     *_, blocks = recorded(head, 150, temperature=temperature)
-    for k in range(3):
-        excess, seen = np.zeros(len(blocks)), np.zeros(len(blocks))
-        for i, block in enumerate(blocks):
-            judged = block.judged[:, k]
-            excess[i] = ((block.accepted > k) - block.overlap[:, k])[judged].sum()
-            seen[i] = judged.sum()
-        mean = excess.sum() / seen.sum()
-        error = np.sqrt(((excess - mean * seen) ** 2).sum()) / seen.sum()
-        assert 0 < error < 0.04
-        assert abs(mean) < 3 * error, (k + 1, mean, error)
+    report = unbiased([str(i) for i in range(150)], blocks)
+    assert np.array(report.judged).sum(axis=0).tolist() == [p.judged for p in report.positions]
+    for k, position in enumerate(report.positions):
+        flat = [
+            (block.accepted[i] > k) - block.overlap[i, k]
+            for block in blocks
+            for i in np.flatnonzero(block.judged[:, k])
+        ]
+        assert position.excess == pytest.approx(np.mean(flat), abs=1e-9)
+        assert 0 < position.standard_error < 0.04
+        assert position.sigmas < 3, position
 
 
 def test_the_law_of_a_block_is_the_drafters():
@@ -124,13 +127,13 @@ def _ratio(counts):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_the_trace_file(tmp_path, head):
-    target, drafter, prompts, outputs, blocks = recorded(head, 6)
+    _, drafter, prompts, outputs, blocks = recorded(head, 6)
     path = tmp_path / "tiny.jsonl.gz"
     rows = [
         (Prompt(id=f"r{i}", domain="math" if i % 2 else "chat", benchmark=f"b{i}"), len(p), block)
         for i, (p, block) in enumerate(zip(prompts, blocks, strict=True))
     ]
-    trace = make_trace(path, rows, target, drafter, temperature=0.6, source="a test")
+    trace = make_trace(path, rows, "tiny", drafter.config, temperature=0.6, source="a test")
     write_trace(path, trace)
     read = read_trace(path)
     assert read.header == trace.header and read.header.temperature == 0.6

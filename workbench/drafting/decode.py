@@ -1,7 +1,8 @@
 """Speculative decoding, batched: draft, truncate by any scheduler, verify once, roll back.
 
 A fixed number of slots; a finished request's slot goes to the next prompt, so the number of
-decoding requests stays at ``max_running`` while prompts are left.
+decoding requests stays at ``max_running`` while prompts are left. Several lanes, each with a
+scheduler that sees its own requests only, share the passes of target and drafter.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import torch
 from torch import Tensor
 
 from workbench.drafting.dspark import Drafter
+from workbench.drafting.lanes import Lane, StepSeconds, flat_cost
 from workbench.drafting.sampling import Choices, probabilities, verify
 from workbench.drafting.target import Target
 from workbench.errors import InputError
-from workbench.schedulers import Scheduler, View, checked, checked_draft_length
-from workbench.serving.history import History
+from workbench.schedulers import Scheduler
 
-StepSeconds = Callable[[int, int], np.ndarray]  # (R, drafts) → believed seconds [drafts + 1]
+BUCKET = 64  # tokens: attention reads the cache up to a multiple of it
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Request:
     tokens: list[int] = field(default_factory=list)  # output, the token of prefill included
     verified: list[int] = field(default_factory=list)  # ℓ of each round
     accepted: list[int] = field(default_factory=list)  # accepted drafts, before clipping at the end
+    running: list[int] = field(default_factory=list)  # R, decoding requests of each round's lane
     inner: int = 0  # rounds that did not reach the end
 
 
@@ -40,11 +42,6 @@ def accepted_length(requests: Sequence[Request]) -> float:
     return 1 + float(np.mean(counts)) if counts else float("nan")
 
 
-def flat_cost(requests: int, drafts: int) -> np.ndarray:
-    """Every step costs the same."""
-    return np.ones(drafts + 1)
-
-
 class Decoder:
     """Decodes prompts under one scheduler at one temperature."""
 
@@ -52,7 +49,7 @@ class Decoder:
         self,
         target: Target,
         drafter: Drafter | None,
-        scheduler: Scheduler,
+        scheduler: Scheduler | Sequence[Scheduler],
         choices: Choices,
         *,
         temperature: float = 1.0,
@@ -61,9 +58,14 @@ class Decoder:
         step_seconds: StepSeconds = flat_cost,
         on_finish: Callable[[int, Request], None] = lambda index, request: None,
     ):
-        """``drafter`` may be None if the scheduler drafts nothing. ``step_seconds`` is the cost
-        that the scheduler believes in. Raises InputError for a scheduler that needs hindsight.
+        """``scheduler``: several of one kind make as many lanes of ``max_running`` requests.
+
+        ``drafter`` may be None if the scheduler drafts nothing. ``step_seconds`` is the cost that
+        a scheduler believes in, of its own lane. Raises InputError for a scheduler that needs
+        hindsight.
         """
+        self.schedulers = [scheduler] if isinstance(scheduler, Scheduler) else list(scheduler)
+        scheduler = self.schedulers[0]
         if scheduler.reads == "outcomes":
             raise InputError(
                 f"scheduler {scheduler.name} needs to know what will be accepted",
@@ -76,13 +78,14 @@ class Decoder:
                 place="--drafter",
                 mend="name one, or take scheduler none",
             )
-        self.target, self.drafter, self.scheduler = target, drafter, scheduler
+        self.target, self.drafter = target, drafter
         self.choices, self.temperature = choices, temperature
         self.max_new, self.max_running = max_new_tokens, max_running
         self.step_seconds, self.on_finish = step_seconds, on_finish
         self.gamma = drafter.config.block_size if drafter else 1
         self._collect = drafter.config.target_layer_ids if drafter else ()
         self._eos = set(target.config.eos)
+        self._confident = any(s.uniform is None for s in self.schedulers)
 
     @torch.no_grad()
     def decode(self, prompts: Sequence[Sequence[int]]) -> list[Request]:
@@ -92,31 +95,23 @@ class Decoder:
         """
         self._check(prompts)
         requests = [Request(list(prompt)) for prompt in prompts]
-        slots = min(self.max_running, len(requests))
-        if not slots:
+        if not requests:
             return []
         room = max(len(prompt) for prompt in prompts) + self.max_new + self.gamma + 1
-        self._cache = self.target.new_cache(slots, room)
-        self._context = self.drafter.new_cache(slots, room) if self.drafter else None
-        depth = max(self.scheduler.history, self.scheduler.lag)
-        self._history = History(depth, slots, self.gamma, self.scheduler.lag)
-        self._slot = np.full(slots, -1)  # index of each slot's request; −1: free
-        device = self.target.device
-        self._length = torch.zeros(slots, dtype=torch.long, device=device)  # tokens in the cache
-        self._anchor = torch.zeros(slots, dtype=torch.long, device=device)
-        order: list[int] = []  # occupied slots in order of admission: the scheduler's rows
+        self._open(len(requests), room)
         waiting = 0
         while True:
-            while waiting < len(requests) and len(order) < slots:
+            while waiting < len(requests):
                 free = np.flatnonzero(self._slot < 0)[: len(requests) - waiting]
+                if not len(free):
+                    break
                 self._slot[free] = np.arange(waiting, waiting + len(free))
                 waiting += len(free)
                 self._prefill(free, requests)
-                order += [slot for slot in free.tolist() if self._slot[slot] >= 0]
-            if not order:
+            lanes = [lane for lane in self._lanes if lane.order]
+            if not lanes:
                 return requests
-            self._round(np.array(order), requests)
-            order = [slot for slot in order if self._slot[slot] >= 0]
+            self._round(lanes, requests)
 
     def _check(self, prompts: Sequence[Sequence[int]]) -> None:
         longest = self.target.config.context - self.max_new - self.gamma
@@ -128,15 +123,32 @@ class Decoder:
                     mend="shorten it or ask for fewer new tokens",
                 )
 
+    def _open(self, requests: int, room: int) -> None:
+        """Slots, caches and lanes for ``requests`` of at most ``room`` tokens."""
+        share = self.max_running
+        slots = min(share * len(self.schedulers), requests)
+        self._cache = self.target.new_cache(slots, room)
+        self._context = self.drafter.new_cache(slots, room) if self.drafter else None
+        self._lanes = [
+            Lane(scheduler, range(first, min(first + share, slots)), self.gamma, self.step_seconds)
+            for first, scheduler in zip(range(0, slots, share), self.schedulers, strict=False)
+        ]
+        self._slot = np.full(slots, -1)  # index of each slot's request; −1: free
+        self._held = np.zeros(slots, int)  # tokens in the cache, the host's copy of _length
+        device = self.target.device
+        self._length = torch.zeros(slots, dtype=torch.long, device=device)
+        self._anchor = torch.zeros(slots, dtype=torch.long, device=device)
+
     def _prefill(self, slots: np.ndarray, requests: list[Request]) -> None:
         """Process the prompts of ``slots`` and emit their token 0."""
         prompts = [requests[self._slot[slot]].prompt for slot in slots]
-        lengths = torch.tensor([len(prompt) for prompt in prompts])
-        tokens = torch.zeros(len(prompts), int(lengths.max()), dtype=torch.long)
+        sizes = [len(prompt) for prompt in prompts]
+        tokens = np.zeros((len(prompts), max(sizes)), np.int64)
         for row, prompt in enumerate(prompts):
-            tokens[row, : len(prompt)] = torch.tensor(prompt)
+            tokens[row, : len(prompt)] = prompt
         device = self.target.device
-        tokens, lengths = tokens.to(device), lengths.to(device)
+        tokens = torch.from_numpy(tokens).to(device)
+        lengths = torch.tensor(sizes, device=device)
         start = torch.zeros_like(lengths)
         cache = self.target.new_cache(len(prompts), tokens.shape[1])
         out = self.target(tokens, start, cache, collect=self._collect)
@@ -150,48 +162,48 @@ class Decoder:
         p_t = probabilities(self.target.logits(last), self.temperature)
         first = self.choices.draw(p_t)
         self._length[places], self._anchor[places] = lengths, first
+        self._held[slots] = sizes
+        ended = []
         for slot, token in zip(slots.tolist(), first.tolist(), strict=True):
-            self._history.forget(slot)
-            self._emit(slot, [token], requests)
+            if self._emit(slot, [token], requests):
+                self._lanes[slot // self.max_running].admit(slot)
+            else:
+                ended.append(slot)
+        self._free(ended)
 
-    def _round(self, order: np.ndarray, requests: list[Request]) -> None:
-        """One decode step of all running requests."""
-        view = self._view(order)
-        view.draft_length = drafts = checked_draft_length(self.scheduler, view)
-        survival, lengths = None, np.zeros(len(order), int)
-        tokens = p_d = None
+    def _round(self, lanes: list[Lane], requests: list[Request]) -> None:
+        """One decode step of all running requests of all lanes."""
+        drafts = max([lane.ask(self._slot, self._held) for lane in lanes])
+        tokens = p_d = known = None
         if drafts:
             tokens, p_d, confidence = self._draft(drafts)
-            view.confidence = np.zeros((len(order), self.gamma))
-            view.confidence[:, :drafts] = confidence.double().cpu().numpy()[order]
-            survival = np.cumprod(view.confidence, axis=1)
-            lengths = checked(self.scheduler, view, survival).astype(int)
-        accepted, following = self._verify(order, lengths, tokens, p_d)
-        drafted = tokens.tolist() if drafts else [[]] * len(self._slot)
-        for slot, length in zip(order.tolist(), lengths.tolist(), strict=True):
+            if self._confident:
+                known = confidence.double().cpu().numpy()
+        planned = [lane.plan(known) for lane in lanes]
+        order = np.concatenate([lane.order for lane in lanes])
+        lengths = np.concatenate(planned)
+        accepted, following, drafted = self._verify(order, lengths, tokens, p_d)
+        running = np.repeat([len(lane.order) for lane in lanes], [len(one) for one in planned])
+        on = np.zeros(len(order), bool)
+        for row, (slot, length, kept, size) in enumerate(
+            zip(order.tolist(), lengths.tolist(), accepted.tolist(), running.tolist(), strict=True)
+        ):
             request = requests[self._slot[slot]]
-            kept = int(accepted[slot])
             request.verified.append(length)
             request.accepted.append(kept)
-            request.inner += self._emit(
-                slot, [*drafted[slot][:kept], int(following[slot])], requests
-            )
-        self._history.record(order, survival, lengths, accepted[order], float("nan"))
-
-    def _view(self, order: np.ndarray) -> View:
-        count = len(order)
-        return View(
-            block_size=self.gamma,
-            request=self._slot[order],
-            context=self._length.cpu().numpy()[order] + 1,
-            prefill_tokens=0,
-            step_seconds=lambda drafts: self.step_seconds(count, drafts),
-            past=self._history.of(order),
-            age=np.zeros(count),
-        )
+            request.running.append(size)
+            on[row] = self._emit(slot, [*drafted[row][:kept], following[row]], requests)
+            request.inner += int(on[row])
+        self._free(order[~on].tolist())
+        first = 0
+        for lane, mine in zip(lanes, planned, strict=True):
+            rows = slice(first, first + len(mine))
+            lane.close(mine, accepted[rows], on[rows])
+            first += len(mine)
 
     def _upto(self, tokens: int) -> int:
-        return min(int(self._length.max()) + tokens, self._cache.positions)
+        most = int(self._held.max()) + tokens
+        return min(-(-most // BUCKET) * BUCKET, self._cache.positions)
 
     def _draft(self, drafts: int) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens [S, d], their distributions [S, d, V] and confidences [S, d], of all slots."""
@@ -212,8 +224,11 @@ class Decoder:
             )
         return torch.stack(tokens, 1), torch.stack(chances, 1), torch.stack(confidences, 1)
 
-    def _verify(self, order, lengths, tokens, p_d) -> tuple[np.ndarray, np.ndarray]:
-        """One target pass over anchors and drafts; accepted [S] and next tokens [S] per slot."""
+    def _verify(self, order, lengths, tokens, p_d) -> tuple[np.ndarray, list[int], list[list[int]]]:
+        """One target pass over anchors and drafts.
+
+        Of the slots in ``order``: accepted drafts [R], the tokens after them, and the drafts.
+        """
         device, most = self.target.device, int(lengths.max())
         places = torch.as_tensor(order, device=device)
         batch = self._anchor[:, None]
@@ -231,23 +246,29 @@ class Decoder:
         kept, following = verify(p_t, p_d, drafts, ell, self.choices)
         self._length[places] += kept + 1
         self._anchor[places] = following
-        results = np.zeros((2, len(self._slot)), int)
-        results[:, order] = torch.stack([kept, following]).cpu().numpy()
-        return results[0], results[1]
+        # one transfer: the host waits for the device once
+        found = torch.cat([kept[:, None], following[:, None], drafts], dim=1).cpu().numpy()
+        self._held[order] += found[:, 0] + 1
+        return found[:, 0], found[:, 1].tolist(), found[:, 2:].tolist()
 
     def _emit(self, slot: int, tokens: list[int], requests: list[Request]) -> bool:
-        """Append to the slot's request; true if it goes on, else the slot is free."""
+        """Append to the slot's request; true if it goes on."""
         index = int(self._slot[slot])
         request = requests[index]
         for token in tokens:
             request.tokens.append(token)
             if token in self._eos or len(request.tokens) == self.max_new:
-                self._slot[slot] = -1
-                # an empty row, so that it is masked out of what the others compute
-                self._length[slot] = self._anchor[slot] = 0
                 self.on_finish(index, request)
                 return False
         return True
+
+    def _free(self, slots: list[int]) -> None:
+        """Empty rows, so that they are masked out of what the others compute."""
+        if slots:
+            self._slot[slots], self._held[slots] = -1, 0
+            places = torch.as_tensor(slots, device=self._length.device)
+            self._length[places] = 0
+            self._anchor[places] = 0
 
 
 def chosen_chance(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:

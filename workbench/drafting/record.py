@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from workbench.drafting.decode import Decoder, Request, chosen_chance
 from workbench.drafting.dspark import Drafter
-from workbench.drafting.prompts import Prompt
 from workbench.drafting.sampling import Choices, probabilities, residual
 from workbench.drafting.target import Target
 from workbench.schedulers import create
-from workbench.traces import Header, Trace
 
 
 @dataclass
@@ -47,12 +44,17 @@ class Recorder:
         *,
         temperature: float = 1.0,
         max_new_tokens: int = 256,
+        rows_per_pass: int = 16,
         anchors_per_pass: int = 256,
     ):
-        """``anchors_per_pass`` bounds memory: logits are [anchors, vocabulary]."""
+        """``rows_per_pass``: outputs side by side; ``anchors_per_pass``: blocks of all of them.
+
+        Both bound memory: logits are [anchors, vocabulary].
+        """
         self.target, self.drafter, self.choices = target, drafter, choices
         self.temperature, self.max_new = temperature, max_new_tokens
-        self.anchors = anchors_per_pass
+        self.rows = rows_per_pass
+        self.anchors = max(anchors_per_pass // rows_per_pass, 1)
 
     def outputs(
         self,
@@ -73,117 +75,113 @@ class Recorder:
         )
         return [request.tokens for request in decoder.decode(prompts)]
 
-    @torch.no_grad()
     def blocks(self, prompt: Sequence[int], output: Sequence[int]) -> Blocks:
         """The blocks at every anchor of ``output``, which the target gave to ``prompt``."""
-        gamma, count = self.drafter.config.block_size, max(len(output) - 1, 0)
-        result = Blocks(
-            np.zeros(count, int),
-            np.zeros((count, gamma), np.float32),
-            np.zeros((count, gamma), bool),
-            np.full((count, gamma), np.nan),
-        )
-        if not count:
-            return result
-        device = self.target.device
-        tokens = torch.tensor([[*prompt, *output]], device=device)
-        start = torch.zeros(1, dtype=torch.long, device=device)
-        cache = self.target.new_cache(1, tokens.shape[1])
-        out = self.target(tokens, start, cache, collect=self.drafter.config.target_layer_ids)
-        for first in range(0, count, self.anchors):
-            rows = torch.arange(first, min(first + self.anchors, count), device=device)
-            states = self.drafter.block_states(tokens, out.features, (len(prompt) + rows)[None])[0]
-            self._walk(tokens[0], out.hidden[0], len(prompt) + rows, states, rows, result)
-        return result
+        [blocks] = self.batch([prompt], [output])
+        return blocks
 
-    def _walk(self, tokens, hidden, anchors, states, rows, result: Blocks) -> None:
-        """Fill the rows of ``result`` whose anchors lie at positions ``anchors`` of ``tokens``."""
-        end = len(tokens) - 1
-        previous, state = tokens[anchors], self.drafter.start(states[:, 0])
-        on_path = torch.ones_like(anchors, dtype=torch.bool)
-        where = rows.cpu().numpy()
+    @torch.no_grad()
+    def batch(
+        self,
+        prompts: Sequence[Sequence[int]],
+        outputs: Sequence[Sequence[int]],
+        on_done: Callable[[int], None] = lambda count: None,
+    ) -> list[Blocks]:
+        """``blocks`` of every (prompt, output), several side by side.
+
+        ``on_done`` is told how many more are done.
+        """
+        # alike lengths side by side: little padding
+        order = sorted(range(len(outputs)), key=lambda i: (len(outputs[i]), len(prompts[i]), i))
+        found: dict[int, Blocks] = {}
+        for first in range(0, len(order), self.rows):
+            chosen = order[first : first + self.rows]
+            group = [(prompts[i], outputs[i]) for i in chosen]
+            found.update(zip(chosen, self._group(group), strict=True))
+            on_done(len(chosen))
+        return [found[i] for i in range(len(outputs))]
+
+    def _group(self, group) -> list[Blocks]:
+        """Blocks of outputs that share their passes."""
+        gamma, device = self.drafter.config.block_size, self.target.device
+        counts = [max(len(output) - 1, 0) for _, output in group]
+        most = max(counts)
+        asked = np.array([len(prompt) for prompt, _ in group])
+        flat = np.zeros((len(group), max(len(p) + len(y) for p, y in group)), np.int64)
+        for row, (prompt, output) in enumerate(group):
+            flat[row, : len(prompt) + len(output)] = [*prompt, *output]
+        tokens = torch.from_numpy(flat).to(device)
+        last = torch.tensor([len(p) + len(y) - 1 for p, y in group], device=device)
+        walk = _Walk(self, tokens, last, (len(group), most, gamma))
+        if most:
+            start = torch.zeros(len(group), dtype=torch.long, device=device)
+            cache = self.target.new_cache(*tokens.shape)
+            out = self.target(tokens, start, cache, collect=self.drafter.config.target_layer_ids)
+            del cache
+            first = torch.from_numpy(asked).to(device)[:, None]
+            for begin in range(0, most, self.anchors):
+                ahead = torch.arange(begin, min(begin + self.anchors, most), device=device)
+                # a shorter output's rows repeat its last token; they are cut off below
+                anchors = torch.minimum(first + ahead, last[:, None])
+                states = self.drafter.block_states(tokens, out.features, anchors)
+                walk.fill(begin, anchors, states, out.hidden)
+        arrays = [part.cpu().numpy() for part in walk.parts]
+        return [Blocks(*(part[row, :count] for part in arrays)) for row, count in enumerate(counts)]
+
+
+class _Walk:
+    """Fills blocks position by position; nothing waits for the device."""
+
+    def __init__(self, recorder: Recorder, tokens: Tensor, last: Tensor, shape: tuple):
+        """tokens: [B, S], ``last``: [B] position of each output's end; shape: (B, anchors, γ)."""
+        self.target, self.drafter = recorder.target, recorder.drafter
+        self.choices, self.temperature = recorder.choices, recorder.temperature
+        self.tokens, self.last, device = tokens, last, tokens.device
+        self.accepted = torch.zeros(shape[:2], dtype=torch.long, device=device)
+        self.confidence = torch.zeros(shape, device=device)
+        self.judged = torch.zeros(shape, dtype=torch.bool, device=device)
+        self.overlap = torch.full(shape, float("nan"), dtype=torch.float64, device=device)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """The fields of ``Blocks``, padded."""
+        return self.accepted, self.confidence, self.judged, self.overlap
+
+    def fill(self, begin: int, anchors: Tensor, states: Tensor, hidden: Tensor) -> None:
+        """Blocks ``begin`` onwards: anchors [B, A], states [B, A, γ, ·], hidden [B, S, ·]."""
+        rows, count = anchors.shape
+        row = torch.arange(rows, device=anchors.device).repeat_interleave(count)
+        here, end = anchors.flatten(), self.last.repeat_interleave(count)
+        states = states.flatten(0, 1)
+        into = slice(begin, begin + count)
+        previous, state = self.tokens[row, here], self.drafter.start(states[:, 0])
+        on_path = here < end  # an output's last token is no anchor
+        accepted = torch.zeros_like(here)
         for k in range(states.shape[1]):
             logits, confidence, state = self.drafter.step(previous, states[:, k], state)
             p_d = probabilities(logits, self.temperature)
             # past the end nothing is known of the output: the block follows the drafter
-            judged = on_path & (anchors + k + 1 <= end)
-            y = tokens[(anchors + k + 1).clamp(max=end)]
-            p_t = self._target(hidden[(anchors + k).clamp(max=end)], y)
+            judged = on_path & (here + k + 1 <= end)
+            y = self.tokens[row, torch.minimum(here + k + 1, end)]
+            p_t = self._wanted(hidden[row, torch.minimum(here + k, end)], y)
             chance = p_d.gather(1, y[:, None])[:, 0] / p_t.gather(1, y[:, None])[:, 0]
             on_path = judged & self.choices.accept(torch.where(judged, chance.clamp(max=1), 0.0))
             other = torch.where(judged[:, None], residual(p_d, p_t), p_d)
-            drawn = self.choices.draw(other)
-            previous = torch.where(on_path, y, drawn)
+            previous = torch.where(on_path, y, self.choices.draw(other))
             if confidence is None:
                 c = chosen_chance(logits, previous, self.temperature)
             else:
                 c = confidence.sigmoid()
-            overlap = torch.minimum(p_d, p_t).sum(dim=1)
-            known = judged.cpu().numpy()
-            result.confidence[where, k] = c.float().cpu().numpy()
-            result.judged[where, k] = known
-            result.overlap[where, k] = np.where(known, overlap.double().cpu().numpy(), np.nan)
-            result.accepted[where] += on_path.cpu().numpy()
+            overlap = torch.minimum(p_d, p_t).sum(dim=1).double()
+            accepted += on_path
+            self.confidence[:, into, k] = c.float().view(rows, count)
+            self.judged[:, into, k] = judged.view(rows, count)
+            self.overlap[:, into, k] = overlap.where(judged, float("nan")).view(rows, count)
+        self.accepted[:, into] = accepted.view(rows, count)
 
-    def _target(self, hidden, y):
+    def _wanted(self, hidden: Tensor, y: Tensor) -> Tensor:
         """p_t [A, V] that ``y`` [A] was drawn from."""
         if self.temperature == 0:
             # the output is the argmax by definition, also where rounding made a tie
             return F.one_hot(y, self.target.config.vocabulary).to(torch.float32)
         return probabilities(self.target.logits(hidden), self.temperature)
-
-
-def make_trace(
-    path: Path,
-    requests: Sequence[tuple[Prompt, int, Blocks]],
-    target: Target,
-    drafter: Drafter,
-    *,
-    temperature: float,
-    source: str,
-    decimals: int = 3,
-) -> Trace:
-    """A dense trace of (prompt, its tokens, blocks), confidences rounded to ``decimals``."""
-    domains = tuple(
-        dict.fromkeys(domain for domain in (prompt.domain for prompt, _, _ in requests))
-    ) or ("",)
-    config, count = drafter.config, len(requests)
-    anchors = [len(blocks.accepted) for _, _, blocks in requests]
-    confidence = np.concatenate(
-        [np.zeros((0, config.block_size)), *(blocks.confidence for _, _, blocks in requests)]
-    )
-    accepted = np.concatenate([np.zeros(0, int), *(blocks.accepted for _, _, blocks in requests)])
-    return Trace(
-        name=path.name,
-        path=path,
-        header=Header(
-            format="workbench.trace/1",
-            coverage="dense",
-            block_size=config.block_size,
-            target=target.config.name,
-            drafter=config.kind,
-            temperature=temperature,
-            domain=domains[0] if len(domains) == 1 else "",
-            confidence="raw",
-            confidence_sees=config.confidence_sees,
-            source=source,
-        ),
-        ids=[prompt.id for prompt, _, _ in requests],
-        domain_names=domains,
-        domain=np.array([domains.index(prompt.domain) for prompt, _, _ in requests], np.int16),
-        prompt_tokens=np.array([tokens for _, tokens, _ in requests], np.int32),
-        output_tokens=np.array([n + 1 for n in anchors], np.int32),
-        arrival_s=np.full(count, np.nan),
-        session=None,
-        cached_prompt_tokens=np.zeros(count, np.int32),
-        row_start=np.concatenate([[0], np.cumsum(anchors)]).astype(np.int64),
-        accepted=accepted.astype(np.uint8 if config.block_size <= 255 else np.uint16),
-        confidence=np.round(confidence, decimals).astype(np.float32),
-        verified=None,
-        extra=[_benchmark(prompt) for prompt, _, _ in requests],
-    )
-
-
-def _benchmark(prompt: Prompt) -> bytes:
-    """The request's field that traces do not know of, as JSON members."""
-    return msgspec.json.encode({"benchmark": prompt.benchmark})[1:-1] if prompt.benchmark else b""

@@ -32,11 +32,9 @@ class RandomChoices:
         self._generator.manual_seed(int(rng.integers(2**63)))
 
     def draw(self, probabilities: Tensor) -> Tensor:
-        flat = probabilities.reshape(-1, probabilities.shape[-1])
-        if not len(flat):
-            return torch.empty(probabilities.shape[:-1], dtype=torch.long, device=flat.device)
-        drawn = torch.multinomial(flat, 1, generator=self._generator)
-        return drawn.reshape(probabilities.shape[:-1])
+        # the first of exponential clocks to ring; torch.multinomial would wait for the device
+        clocks = torch.empty_like(probabilities).exponential_(generator=self._generator)
+        return (probabilities / clocks).argmax(dim=-1)
 
     def accept(self, chance: Tensor) -> Tensor:
         # rand is below 1: what is certain is accepted always
