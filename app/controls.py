@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app import widgets
 from app.scene import Scene
 from app.sweeps import Sweep, Wanted, begin
 from workbench.errors import InputError
@@ -61,12 +62,12 @@ def choices(scene: Scene) -> Choices:
     usable = scene.population.confidence is not None
     default = [s for s in default_schedulers(gamma) if usable or not _confident(s, gamma)]
     left, right = st.columns([3, 2])
-    given = left.multiselect(
+    given = widgets.multiselect(
+        left,
         "Schedulers",
         list(dict.fromkeys([*default, *_others(gamma)])),
-        default=default,
+        default,
         key="scheduler",
-        bind="query-params",
         accept_new_options=True,
         max_selections=16,
         help="Type any other: static:5, threshold:0.65, topk:lag=1 …",
@@ -78,10 +79,10 @@ def choices(scene: Scene) -> Choices:
     first = "static:1" if "static:1" in schedulers else schedulers[0]
     with st.expander("Baseline, engine and length of the simulation", icon=":material/tune:"):
         columns = st.columns(4)
-        asked = columns[0].text_input(
+        asked = widgets.text(
+            columns[0],
             "Baseline",
             key="baseline",
-            bind="query-params",
             placeholder=first,
             help="Gains are against this scheduler, one of those compared.",
         )
@@ -92,22 +93,20 @@ def choices(scene: Scene) -> Choices:
                 place="Baseline",
                 mend=f"choose one of {', '.join(schedulers)}",
             )
-        running = columns[1].number_input(
-            "Max running requests", 1, 1 << 16, 256, key="running", bind="query-params"
+        running = widgets.number(columns[1], "Max running requests", 1, 1 << 16, 256, key="running")
+        budget = widgets.number(
+            columns[2], "Token budget of a step", 1, 1 << 20, 8192, key="budget"
         )
-        budget = columns[2].number_input(
-            "Token budget of a step", 1, 1 << 20, 8192, key="budget", bind="query-params"
-        )
-        requests = columns[3].number_input(
+        requests = widgets.number(
+            columns[3],
             "Requests per point",
             0,
             _MOST_REQUESTS,
             0,
             key="requests",
-            bind="query-params",
             help="0: all of the trace, and at least 8 per user.",
         )
-        seed = columns[0].number_input("Seed", 0, 2**31, 0, key="seed", bind="query-params")
+        seed = widgets.number(columns[0], "Seed", 0, 2**31, 0, key="seed")
     if len(loads) * len(schedulers) > _MOST_POINTS:
         raise InputError(
             f"{len(loads) * len(schedulers)} points are asked for, more than {_MOST_POINTS}",
@@ -128,21 +127,21 @@ def _others(gamma: int) -> list[str]:
 
 
 def _loads(place) -> tuple[Load, ...]:
-    kind = place.segmented_control(
+    kind = widgets.segmented(
+        place,
         "Load comes from",
         [CLOSED, OPEN],
-        default=CLOSED,
+        CLOSED,
         key="load",
-        bind="query-params",
         help="Users who each wait for their answer (closed loop), or requests at a rate (Poisson).",
     )
-    closed = kind != OPEN
-    given = place.multiselect(
+    closed = kind == CLOSED
+    given = widgets.multiselect(
+        place,
         "Users at once" if closed else "Requests per second",
         MORE_CONCURRENCY if closed else MORE_RATES,
-        default=CONCURRENCY if closed else RATES,
+        CONCURRENCY if closed else RATES,
         key="concurrency" if closed else "rate",
-        bind="query-params",
         accept_new_options=True,
         max_selections=24,
     )

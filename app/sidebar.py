@@ -6,7 +6,9 @@ import streamlit as st
 
 from app.files import MOST_MB, Choice
 from app.guard import plain
+from app.link import TEXT, TEXTS, choose, texts
 from app.scene import Scene, library, scene
+from app.widgets import multiselect, selectbox, slider, text
 from workbench.errors import InputError
 
 
@@ -15,20 +17,20 @@ def sidebar() -> Scene:
     with st.sidebar:
         profiles, traces = library("profiles").choices(), library("traces").choices()
         _say_what_is_gone({"profile": profiles, "trace": traces})
-        _choose_uploaded()
-        profile = st.selectbox(
+        profile = selectbox(
+            st,
             "Profile (what a step costs)",
             list(profiles),
+            next(iter(profiles)),
             key="profile",
-            bind="query-params",
             help="Measured step times of one GPU, model and drafter.",
         )
-        chosen = st.multiselect(
+        chosen = multiselect(
+            st,
             "Traces (what is accepted)",
             list(traces),
-            default=[next(iter(traces))],
+            [next(iter(traces))],
             key="trace",
-            bind="query-params",
             help="Recorded confidences and outcomes of a drafter; several are mixed.",
         )
         if not chosen:
@@ -38,10 +40,10 @@ def sidebar() -> Scene:
         weights = tuple(_weight(label) for label in chosen) if len(chosen) > 1 else (1.0,)
         if not sum(weights):
             raise InputError("all weights are 0", place="Traces", mend="raise one of them")
-        graphs = st.text_input(
+        graphs = text(
+            st,
             "Captured graph sizes",
             key="graphs",
-            bind="query-params",
             placeholder="the profile's own",
             help="vllm, sglang, none, or sizes as in 1,2,4,8-256:8. Past the last one steps are "
             "eager and far dearer.",
@@ -51,16 +53,14 @@ def sidebar() -> Scene:
 
 
 def _weight(label: str) -> float:
-    return st.slider(
-        f"Share of {label}", 0, 10, 1, key=f"share {label}", bind="query-params"
-    )  # relative
+    return slider(st, f"Share of {label}", 0, 10, 1, key=f"share {label}")  # relative
 
 
 def _say_what_is_gone(there: dict[str, dict[str, Choice]]) -> None:
     """A shared link may name an upload that this server does not hold (any more)."""
     for field, choices in there.items():
-        for label in st.query_params.get_all(field):
-            if label not in choices:
+        for label in texts(field):
+            if label and label not in choices:
                 st.warning(
                     f"The link names {plain(label)}, which this server does not hold: upload it "
                     "again below.",
@@ -68,22 +68,13 @@ def _say_what_is_gone(there: dict[str, dict[str, Choice]]) -> None:
                 )
 
 
-def _choose_uploaded() -> None:
-    """Choose what was uploaded in the run before: a widget's value is set before it is drawn."""
-    kind, label = st.session_state.pop("choose next", (None, None))
-    if kind == "profiles":
-        st.session_state["profile"] = label
-    elif kind == "traces":
-        st.session_state["trace"] = [label]
-
-
 def _upload() -> None:
     with st.expander("Upload your own", icon=":material/upload:"):
-        for kind, types, text in (
+        for kind, types, said in (
             ("traces", ["jsonl", "gz", "zst"], "Trace (workbench.trace/1)"),
             ("profiles", ["json"], "Profile (workbench.profile/1)"),
         ):
-            given = st.file_uploader(text, types, key=f"upload {kind}", max_upload_size=MOST_MB)
+            given = st.file_uploader(said, types, key=f"upload {kind}", max_upload_size=MOST_MB)
             if given is None:
                 continue
             taken = f"taken {kind}"
@@ -95,5 +86,8 @@ def _upload() -> None:
                 st.error(plain(str(error)), icon=":material/error:")
                 continue
             st.session_state[taken] = given.file_id
-            st.session_state["choose next"] = (kind, choice.label)
-            st.rerun()
+            if kind == "profiles":
+                choose("profile", TEXT, choice.label)
+            else:
+                choose("trace", TEXTS, [choice.label])
+            st.rerun()  # the widgets above are drawn by now

@@ -73,11 +73,14 @@ def frontier(
     schedulers: Sequence[str],
     anchor: float,
     logarithmic: bool = False,
+    picked: tuple[str, float] | None = None,
 ) -> alt.LayerChart:
     """Throughput per GPU against speed per user: a line per scheduler through its loads.
 
     Filled points are on the scheduler's own frontier, ringed ones on the frontier of all; the rule
-    stands at the promised speed. Points can be clicked (selection ``pick``).
+    stands at the promised speed. Points can be clicked (selection ``pick``); picked: the scheduler
+    and load that stand out. All that changes between drawings is data, so that the browser keeps
+    its zoom.
     """
     marks = {
         (one.scheduler, next(iter(point.load.values()))): (point.on_frontier, point.best)
@@ -88,6 +91,7 @@ def frontier(
     frame = frame.assign(
         own=[marks.get(place, (False, False))[0] for place in places],
         best=[marks.get(place, (False, False))[1] for place in places],
+        faded=[picked is not None and place != picked for place in places],
     )
     x = alt.X(f"{SPEED}:Q", title="speed (tok/s/user, mean over requests)", scale=_zero(False))
     scale = alt.Scale(type="log", base=2, nice=False) if logarithmic else _zero(True)
@@ -107,8 +111,8 @@ def frontier(
             hue,
             shape(schedulers),
             fill=alt.condition("datum.own", hue, alt.value("transparent")),
-            opacity=alt.condition(pick, alt.value(1), alt.value(0.55)),
-            size=alt.condition(pick, alt.value(80), alt.value(45)),
+            opacity=alt.condition("datum.faded", alt.value(0.45), alt.value(1)),
+            size=alt.condition("datum.faded", alt.value(45), alt.value(80)),
             tooltip=_tooltip(frame),
         )
         .add_params(pick)

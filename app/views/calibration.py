@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app import widgets
 from app.charts import calibration as charts
 from app.scene import Scene, library, trace_of
 from workbench.calibration import Calibration, fit_calibration
@@ -26,8 +27,8 @@ def page(scene: Scene) -> None:
     )
     label = scene.labels[0]
     if len(scene.labels) > 1:
-        label = st.segmented_control("Trace", list(scene.labels), default=label) or label
-    seed = int(st.number_input("Seed of the split", 0, 10_000, 0, key="split", bind="query-params"))
+        label = widgets.segmented(st, "Trace", scene.labels, label, key="calibrated")
+    seed = int(widgets.number(st, "Seed of the split", 0, 10_000, 0, key="split"))
     choice = library("traces").choices()[label]
     with st.spinner("Fitting"):
         calibration, reports, document, rows = _fitted(
@@ -40,7 +41,7 @@ def page(scene: Scene) -> None:
     with right:
         st.subheader("Reliability")
         position = (
-            st.select_slider("Draft position, k", [r.position for r in reports], key="calibrated k")
+            widgets.slider(st, "Draft position, k", 1, len(reports), 1, key="calibrated k")
             if len(reports) > 1
             else reports[0].position
         )

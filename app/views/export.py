@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app import widgets
 from app.controls import Choices, choices, sweep_of
 from app.engine_config import BY_BATCH, ENGINES, batch_table, export
 from app.live import live
@@ -31,15 +32,12 @@ def _board(scene: Scene, chosen: Choices, runs: list[dict]) -> None:
     names = list(groups)
     at = names[0]
     if len(names) > 1:
-        at = st.select_slider("Your load", names, names[len(names) // 2], key="my load")
+        at = widgets.select_slider(st, "Your load", names, names[len(names) // 2], key="my load")
     mine = [run for run in groups[at] if run["lossless"]] or groups[at]
     best = _best(mine, chosen)
     st.markdown(f":material/trophy: {winner(mine)}".replace("wins", "**wins**"))
     left, right = st.columns(2)
-    engine = left.segmented_control(
-        "Engine", ENGINES, default=ENGINES[0], key="engine", bind="query-params"
-    )
-    engine = engine or ENGINES[0]
+    engine = widgets.segmented(left, "Engine", ENGINES, ENGINES[0], key="engine")
     options = [spec for spec in chosen.schedulers if create(spec, scene.gamma).reads != "outcomes"]
     table = None
     fixed = {} if chosen.open_loop else _fixed(scene, runs)
@@ -49,8 +47,8 @@ def _board(scene: Scene, chosen: Choices, runs: list[dict]) -> None:
     if not options:
         st.info("Only schedulers that see the future are compared: none can be deployed.")
         return
-    index = options.index(best) if best in options else 0
-    spec = right.selectbox("Scheduler", options, index=index, key=f"export {at} {engine}")
+    default = best if best in options else options[0]
+    spec = widgets.selectbox(right, "Scheduler", options, default, key="export")
     population = scene.population
     context = float(population.prompt.mean() + population.output.mean() / 2)
     config = export(

@@ -7,15 +7,20 @@ import math
 import pandas as pd
 import streamlit as st
 
+from app import widgets
 from app.charts import sweep as charts
 from app.controls import Choices, choices, sweep_of
 from app.estimate import estimate
+from app.link import TEXT, choose, texts
 from app.live import live
 from app.scene import Scene
 from workbench.frontier import GroupFrontier, group_frontier
 from workbench.frontier.sla import Figure
 from workbench.report.comparison import by_load, winner
 from workbench.schedulers import create
+
+_POINT = "point"  # its key in the link
+_CLOSED = "points closed"  # in the session: how often
 
 
 def page(scene: Scene) -> None:
@@ -51,20 +56,21 @@ def _board(scene: Scene, chosen: Choices, runs: list[dict]) -> None:
     baseline = chosen.baseline if _has(kept, chosen.baseline) else kept[0]["scheduler"]
     group = group_frontier("", kept, baseline, [promised])
     shown = frame[frame["TTFT p99 (ms)"].fillna(0) <= (patience or math.inf)]
-    logarithmic = st.toggle("Logarithmic throughput", key="log", bind="query-params")
-    event = st.altair_chart(
-        charts.frontier(shown, group, chosen.schedulers, promised, logarithmic),
-        key="frontier",
-        on_select="rerun",
+    logarithmic = widgets.toggle(st, "Logarithmic throughput", key="log")
+    picked = _picked(shown)
+    key = f"frontier {st.session_state.get(_CLOSED, 0)}"
+    st.altair_chart(
+        charts.frontier(shown, group, chosen.schedulers, promised, logarithmic, picked),
+        key=key,
+        on_select=lambda: _pick(st.session_state[key]["selection"].get(charts.PICK)),
         selection_mode=[charts.PICK],
     )
     st.caption(
         "Filled: on the scheduler's own frontier. Ringed: no point of any scheduler is better in "
         "both. Hover for the operating point, click to look into it, drag and scroll to zoom."
     )
-    picked = event["selection"].get(charts.PICK) or []
     if picked:
-        _drill(scene, chosen, runs, picked[0])
+        _drill(scene, chosen, shown, picked)
     _sla(group, promised, kept)
     with st.expander("Winner at each load", icon=":material/trophy:"):
         st.code("\n".join(winner(mine) for mine in by_load(kept).values()), language=None)
@@ -85,17 +91,17 @@ def _promises(runs: list[dict]) -> tuple[float, int]:
     speeds = [run["speed_tok_s_user"]["mean"] or 0 for run in runs]
     most = _round_up(max(speeds, default=100.0))
     left, right = st.columns(2)
-    promised = left.slider(
+    promised = widgets.slider(
+        left,
         "Promised speed (tok/s/user)",
         1,
         most,
         max(1, round(0.35 * most)),
         key="sla",
-        bind="query-params",
         help="The SLA anchor: what can a GPU give while the mean user still has this speed?",
     )
-    patience = right.slider(
-        "TTFT p99 allowed (ms; 0: any)", 0, 2000, 0, 10, key="ttft", bind="query-params"
+    patience = widgets.slider(
+        right, "TTFT p99 allowed (ms; 0: any)", 0, 2000, 0, key="ttft", step=10
     )
     return float(promised), int(patience)
 
@@ -145,15 +151,35 @@ def _shown(figure: Figure | None, form: str, own: bool = False) -> str:
     return ("≥ " if figure.edge else "") + format(figure.mean, form)
 
 
-def _drill(scene: Scene, chosen: Choices, runs: list[dict], picked: dict) -> None:
+def _picked(frame: pd.DataFrame) -> tuple[str, float] | None:
+    """The clicked point: its scheduler and load. It stands in the link as ``topk@64``."""
+    scheduler, _, load = "".join(texts(_POINT)[-1:]).rpartition("@")
+    places = zip(frame["scheduler"], frame["load"], strict=True)
+    return next(((s, x) for s, x in places if s == scheduler and f"{x:g}" == load), None)
+
+
+def _pick(points: list[dict] | None) -> None:
+    """A click on a point picks it, one beside all points picks none."""
+    one = points[0] if points else None
+    choose(_POINT, TEXT, f"{one['scheduler']}@{one['load']:g}" if one else None)
+
+
+def _close() -> None:
+    _pick(None)
+    # a new chart: the old one would take a click on the same point for no change
+    st.session_state[_CLOSED] = st.session_state.get(_CLOSED, 0) + 1
+
+
+def _drill(scene: Scene, chosen: Choices, frame: pd.DataFrame, picked: tuple[str, float]) -> None:
     """What one point is made of."""
-    frame = charts.table(runs)
-    mine = frame[(frame["scheduler"] == picked["scheduler"]) & (frame["load"] == picked["load"])]
-    if mine.empty:
-        return
+    mine = frame[(frame["scheduler"] == picked[0]) & (frame["load"] == picked[1])]
     row = mine.iloc[0]
     with st.container(border=True):
-        st.markdown(f"**{row['scheduler']}** at {row['load']:g} {row['load kind']}")
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            st.markdown(
+                f"**{row['scheduler']}** at {row['load']:g} {row['load kind']}", width="content"
+            )
+            st.button("Close", icon=":material/close:", type="tertiary", on_click=_close)
         figures = (
             ("Throughput (tok/s/GPU)", row[charts.THROUGHPUT], ",.0f"),
             ("Speed (tok/s/user)", row[charts.SPEED], ",.1f"),

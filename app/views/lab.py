@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from app import widgets
 from app.charts import lab as charts
 from app.controls import allowed
 from app.guard import plain
@@ -23,40 +24,38 @@ def page(scene: Scene) -> None:
         "admission, what the step costs, and what each scheduler admits and why."
     )
     left, right = st.columns([3, 2])
-    given = left.multiselect(
+    given = widgets.multiselect(
+        left,
         "Schedulers",
         [*_DEFAULT, "none", "static:1", f"static:{scene.gamma}", "oracle"],
-        default=_DEFAULT,
+        _DEFAULT,
         key="lab scheduler",
-        bind="query-params",
         accept_new_options=True,
         max_selections=10,
     )
     schedulers = list(dict.fromkeys(allowed(spec, scene.gamma) for spec in given))
     if not schedulers:
         raise InputError("none is chosen", place="Schedulers", mend="choose at least one")
-    requests = right.select_slider(
+    requests = widgets.select_slider(
+        right,
         "Decoding requests, R",
         [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256],
         32,
         key="R",
-        bind="query-params",
     )
     step, prefill, seed = st.columns(3)
-    number = step.number_input(
+    number = widgets.number(
+        step,
         "Decode round",
         0,
         200,
         6,
         key="round",
-        bind="query-params",
         help="Step forward and back. Before round 2 `topk` knows no survivals of two steps ago "
         "and counts each as 1.",
     )
-    chunk = prefill.number_input(
-        "Prompt tokens in the step", 0, 8192, 0, 64, key="chunk", bind="query-params"
-    )
-    draw = seed.number_input("Draw of requests", 0, 10_000, 0, key="draw", bind="query-params")
+    chunk = widgets.number(prefill, "Prompt tokens in the step", 0, 8192, 0, step=64, key="chunk")
+    draw = widgets.number(seed, "Draw of requests", 0, 10_000, 0, key="draw")
 
     batch = batch_at(scene.demand, int(requests), int(number), int(draw))
     decisions = [decide(spec, batch, scene.cost, int(chunk)) for spec in schedulers]
@@ -79,10 +78,11 @@ def page(scene: Scene) -> None:
     st.dataframe(_table(decisions), hide_index=True)
     st.markdown("\n".join(f"- **{plain(d.scheduler)}**: {plain(d.reason)}" for d in decisions))
     best = max(decisions, key=lambda d: d.theta)
-    chosen = st.segmented_control(
+    chosen = widgets.segmented(
+        st,
         "Drafts, one by one, of",
         schedulers,
-        default=best.scheduler if best.scheduler in schedulers else schedulers[0],
+        best.scheduler if best.scheduler in schedulers else schedulers[0],
         key="cells of",
     )
     shown = next((d for d in decisions if d.scheduler == chosen), best)

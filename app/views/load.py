@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app import widgets
 from app.charts import sweep as charts
 from app.controls import Choices, choices, sweep_of
 from app.live import live
@@ -44,12 +45,9 @@ def _board(chosen: Choices, runs: list[dict]) -> None:
     ):
         st.altair_chart(charts.against_load(frame, chosen.schedulers, field, title), key=field)
     more = {name: place for name, place in _MORE.items() if frame[place[0]].notna().any()}
-    name = st.segmented_control(
-        "Another figure", list(more), default="Speed", key="figure", bind="query-params"
-    )
-    if name:
-        field, title = more[name]
-        st.altair_chart(charts.against_load(frame, chosen.schedulers, field, title), key="more")
+    name = widgets.segmented(st, "Another figure", list(more), "Speed", key="figure")
+    field, title = more[name]
+    st.altair_chart(charts.against_load(frame, chosen.schedulers, field, title), key="more")
     late = frame[frame["overloaded"]]
     if not late.empty:
         names = ", ".join(f"{s} at {x:g}/s" for s, x in zip(late.scheduler, late.load, strict=True))

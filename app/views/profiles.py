@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import streamlit as st
 
+from app import widgets
 from app.charts import profile as charts
 from app.scene import Scene
 from workbench.profiles import Profile
@@ -21,17 +22,10 @@ def page(scene: Scene) -> None:
     if scene.cost.last_captured:
         last = max(last, scene.cost.last_captured)
     left, right = st.columns([2, 3])
-    seconds = left.segmented_control(
-        "Shown as",
-        ["steps/s", "ms"],
-        default="steps/s",
-        key="stairs as",
-        bind="query-params",
-    )
+    seconds = widgets.segmented(left, "Shown as", ["steps/s", "ms"], "steps/s", key="stairs as")
     sizes = [64 << power for power in range(12) if 64 << power <= 4 * last] or [64]
-    most = right.select_slider(
-        "Up to batch tokens", sizes, max(n for n in sizes if n <= max(last, 64)), key="stairs to"
-    )
+    whole = max(n for n in sizes if n <= max(last, 64))
+    most = widgets.select_slider(right, "Up to batch tokens", sizes, whole, key="stairs to")
     st.altair_chart(charts.stairs(scene.cost, most, seconds == "ms"), key="stairs")
     st.caption(
         "The forward pass alone, as the simulator charges it: padded to the next captured graph, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from app import widgets
 from app.charts import trace as charts
 from app.scene import Scene, library, statistics_of
 from workbench.traces import TraceStatistics
@@ -26,16 +27,13 @@ def page(scene: Scene) -> None:
 
     label = scene.labels[0]
     if len(scene.labels) > 1:
-        label = st.segmented_control(
-            "Look into", list(scene.labels), default=label, key="look into"
-        )
-        label = label or scene.labels[0]
+        label = widgets.segmented(st, "Look into", scene.labels, label, key="look into")
     trace = scene.traces[scene.labels.index(label)]
     if trace.confidence is None:
         st.info(f"{label} carries no confidences.")
     else:
         position = (
-            st.slider("Draft position, k", 1, trace.block_size, 1, key="k", bind="query-params")
+            widgets.slider(st, "Draft position, k", 1, trace.block_size, 1, key="k")
             if trace.block_size > 1
             else 1
         )
@@ -51,7 +49,7 @@ def page(scene: Scene) -> None:
                 f"{one.survival_auc:.3f}."
             )
     st.subheader("A request's rounds")
-    number = st.number_input("Request", 1, trace.requests, 1, key="request", bind="query-params")
+    number = widgets.number(st, "Request", 1, trace.requests, 1, key="request")
     frame = charts.rounds_table(trace, int(number) - 1)
     facts = (
         f"{trace.ids[int(number) - 1]}: {trace.prompt_tokens[int(number) - 1]:,} prompt tokens, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app import widgets
 from app.charts import tuning as charts
 from app.files import Choice
 from app.guard import guarded, plain
@@ -49,26 +50,22 @@ def page(scene: Scene) -> None:
 
 def _problem(scene: Scene) -> tuple[Problem, int]:
     left, middle, right = st.columns(3)
-    users = int(left.number_input("Users at once", 1, 4096, 64, key="tune users"))
-    trials = int(middle.number_input("Trials", 1, 1000, 60, key="tune trials"))
-    seed = int(right.number_input("Seed", 0, 2**31, 0, key="tune seed"))
+    users = int(widgets.number(left, "Users at once", 1, 4096, 64, key="tune users"))
+    trials = int(widgets.number(middle, "Trials", 1, 1000, 60, key="tune trials"))
+    seed = int(widgets.number(right, "Seed", 0, 2**31, 0, key="tune seed"))
     able = [name for name in OBJECTIVES if name != "usd"]
     if scene.profile.power is None:
         able.remove("energy")
-    objectives = st.multiselect(
-        "To be good, the most important first",
-        able,
-        default=["throughput", "speed"],
-        key="objective",
-        bind="query-params",
+    objectives = widgets.multiselect(
+        st, "To be good, the most important first", able, ["throughput", "speed"], key="objective"
     )
     if not objectives:
         raise InputError("no objective is chosen", place="Tune", mend="choose at least one")
     speed, ttft, tpot = st.columns(3)
     limits = {
-        "speed": float(speed.number_input("Mean speed ≥ (tok/s/user; 0: any)", 0, key="at least")),
-        "ttft": ttft.number_input("TTFT p99 ≤ (ms; 0: any)", 0, key="ttft limit") / 1e3,
-        "tpot": tpot.number_input("TPOT p99 ≤ (ms; 0: any)", 0.0, key="tpot limit") / 1e3,
+        "speed": float(_limit(speed, "Mean speed ≥ (tok/s/user; 0: any)", 0, "at least")),
+        "ttft": _limit(ttft, "TTFT p99 ≤ (ms; 0: any)", 0, "ttft limit") / 1e3,
+        "tpot": _limit(tpot, "TPOT p99 ≤ (ms; 0: any)", 0.0, "tpot limit") / 1e3,
     }
     families = default_families(scene.population.confidence is not None)
     space = Space(families, scene.gamma, _RUNNING, _BUDGETS, (MEASURED,))
@@ -83,6 +80,10 @@ def _problem(scene: Scene) -> tuple[Problem, int]:
         {name: limit for name, limit in limits.items() if limit},
     )
     return problem, trials
+
+
+def _limit(place, label: str, none, key: str):
+    return widgets.number(place, label, none, None, none, key=key)
 
 
 def _state(study: Study, running: bool) -> None:

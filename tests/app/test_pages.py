@@ -137,25 +137,9 @@ def test_export_gives_a_command_and_a_table():
 
 
 def test_drilling_into_a_point_draws_its_step():
-    from streamlit.testing.v1 import AppTest
-
-    def script():
-        from app.controls import choices, sweep_of
-        from app.sidebar import sidebar
-        from app.views.frontier import _drill
-
-        scene = sidebar()
-        chosen = choices(scene)
-        sweep = sweep_of(scene, chosen)
-        sweep.wait(60)
-        _drill(scene, chosen, sweep.runs(), {"scheduler": "topk", "load": 8})
-
-    test = AppTest.from_function(script, default_timeout=120)
-    for name, value in QUICK.items():
-        test.query_params[name] = value
-    test.run()
+    test = settle(open_page("frontier", point="topk@8", **QUICK))
     assert not errors(test)
-    assert charts(test) == 1
+    assert charts(test) == 2
     run = next(
         run
         for run in test.session_state["sweep"][1].runs()
@@ -163,7 +147,9 @@ def test_drilling_into_a_point_draws_its_step():
     )
     assert test.metric[0].value == f"{run['throughput_tok_s_gpu']:,.0f}"
     batch = round(8 * run["verification_budget"])
-    assert f"8 requests, {batch:,} batch tokens" in test.caption[-1].value
+    assert any(f"8 requests, {batch:,} batch tokens" in one.value for one in test.caption)
+    next(one for one in test.button if one.label == "Close").click().run()
+    assert charts(test) == 1 and "point" not in test.query_params
 
 
 def test_calibration_is_what_the_command_says(tmp_path):
