@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
+from workbench.report import colours
 from workbench.report.colours import style
 
 _SHAPES = {"o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down"}
@@ -18,23 +19,8 @@ PASSED, FAILED = "#0072B2", "#D55E00"
 
 
 def tint(scheduler: str) -> str:
-    """The scheduler's colour, raised in steps towards white until it stands out on the dark page.
-
-    A contrast of 3 to 1, as WCAG 2.1 (1.4.11) asks of graphics; one colour serves both themes.
-    """
-    parts = _parts(style(scheduler).colour)
-    while (_luminance(parts) + 0.05) / (_luminance(_parts(_DARK)) + 0.05) < 3:
-        parts = [part + (1 - part) * 0.08 for part in parts]
-    return "#" + "".join(f"{round(part * 255):02X}" for part in parts)
-
-
-def _parts(colour: str) -> list[float]:
-    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-
-
-def _luminance(parts: Sequence[float]) -> float:
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    """The scheduler's colour on both pages."""
+    return colours.tint(scheduler, _DARK)
 
 
 def colour(schedulers: Sequence[str], field: str = "scheduler", **more) -> alt.Color:

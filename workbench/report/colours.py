@@ -55,6 +55,27 @@ def style(scheduler: str) -> Style:
     return Style(_OTHERS[number % len(_OTHERS)], _MARKERS[number % len(_MARKERS)], (5, 1, 1, 1))
 
 
+def tint(scheduler: str, page: str) -> str:
+    """The scheduler's colour, raised in steps towards white until it stands out on a dark page.
+
+    page: its background, #RRGGBB. A contrast of 3 to 1, as WCAG 2.1 (1.4.11) asks of graphics; what
+    results is readable on white too, so that one colour serves both themes.
+    """
+    parts, dark = _parts(style(scheduler).colour), _luminance(_parts(page))
+    while (_luminance(parts) + 0.05) / (dark + 0.05) < 3:
+        parts = [part + (1 - part) * 0.08 for part in parts]
+    return "#" + "".join(f"{round(part * 255):02X}" for part in parts)
+
+
+def _parts(colour: str) -> list[float]:
+    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+def _luminance(parts: list[float]) -> float:
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def _value(text: str) -> float | None:
     try:
         return float(text.rpartition("=")[2])
