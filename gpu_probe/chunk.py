@@ -37,12 +37,17 @@ class Chunk:
         self, q: torch.Tensor, pages: torch.Tensor, layer: int, attention: Callable
     ) -> torch.Tensor:
         """Attention of all query tokens [B, heads, head]: decodes, the chunk, then fillers."""
-        out = torch.zeros_like(q)
+        out = torch.empty_like(q)
         first = 0
         if self.decodes is not None:
             first = self.decodes.live
-            out[:first] = attention(q[:first], pages, self.decodes)
-        mine = q[first : first + self.tokens].transpose(0, 1)[None]
-        y = chunk_attention(mine, self.keys_values[layer % len(self.keys_values)])
-        out[first : first + self.tokens] = y[0].transpose(0, 1)
+            attention(q[:first], pages, self.decodes, out=out[:first])
+        end = first + self.tokens
+        self.alone(q[first:end], out[first:end], layer)
+        out[end:].zero_()
         return out
+
+    def alone(self, q: torch.Tensor, out: torch.Tensor, layer: int) -> None:
+        """The chunk's own attention, q [tokens, heads, head] into ``out``."""
+        keys_values = self.keys_values[layer % len(self.keys_values)]
+        out.copy_(chunk_attention(q.transpose(0, 1)[None], keys_values)[0].transpose(0, 1))

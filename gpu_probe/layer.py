@@ -18,9 +18,9 @@ def kernels_for(device: str) -> ModuleType:
     """Functions rmsnorm, add_rmsnorm, swiglu, norm_rope_append, attention, experts."""
     if device != "cuda":
         return reference
-    from gpu_probe import attention, kernels, moe  # Triton needs a GPU
+    from gpu_probe import balanced, kernels, moe  # Triton needs a GPU
 
-    kernels.attention = attention.attention
+    kernels.attention = balanced.attention
     kernels.experts = moe.experts
     return kernels
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from gpu_probe.batch import PAGE_TOKENS, Batch, make_batch, pages_needed, split_evenly
-from gpu_probe.chunk import Chunk, chunk_attention
+from gpu_probe.chunk import Chunk
 from gpu_probe.decoder import Decoder
 from gpu_probe.grid import Grid
 from gpu_probe.shapes import ModelShape
@@ -142,12 +142,13 @@ class Probe:
         if chunk <= 16:
             return self.attention(1, context, chunk)
         shape = self.shape
-        caches = self.keys_values(chunk + context)
-        q = torch.randn(1, shape.heads, chunk, shape.head, device=self.device, dtype=self.dtype)
+        part = Chunk(chunk, None, self.keys_values(chunk + context))
+        q = torch.randn(chunk, shape.heads, shape.head, device=self.device, dtype=self.dtype)
+        out = torch.empty_like(q)
 
         def work() -> None:
-            for cache in caches:
-                chunk_attention(q, cache)
+            for layer in range(shape.layers):
+                part.alone(q, out, layer)
 
         return self.timed(work)
 

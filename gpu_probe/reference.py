@@ -64,15 +64,20 @@ def norm_rope_append(
 
 
 def attention(
-    q: torch.Tensor, pages: torch.Tensor, batch: Batch, causal: bool = True
+    q: torch.Tensor,
+    pages: torch.Tensor,
+    batch: Batch,
+    causal: bool = True,
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Attention of every request's query tokens over its cached tokens.
 
-    q [tokens, q heads, head]; the result likewise. Causal: query i of n sees the first
-    length − n + i + 1 tokens; else all of them (the bidirectional block of DFlash).
+    q [tokens, q heads, head]; the result likewise, in ``out`` if given. Causal: query i of n sees
+    the first length − n + i + 1 tokens; else all of them (the bidirectional block of DFlash).
     """
     kv_heads, page_tokens, head = pages.shape[2:]
-    out = torch.zeros_like(q)
+    out = torch.empty_like(q) if out is None else out
+    out[batch.live :] = 0
     starts = batch.query_starts.tolist()
     for r, length in enumerate(batch.lengths.tolist()):
         rows = slice(starts[r], starts[r + 1])

@@ -1,0 +1,129 @@
+"""Attention of ragged and uniform batches beside KV bytes ÷ bandwidth.
+
+``python -m gpu_probe.ragged``: both kernels, the balanced one with several settings; a check
+against float64 first.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import time
+
+import torch
+
+from gpu_probe import attention as spans
+from gpu_probe import balanced, reference
+from gpu_probe.batch import PAGE_TOKENS, make_batch, pages_needed
+from gpu_probe.checks import relative_error
+from gpu_probe.measure import copy_bandwidth
+from gpu_probe.timing import timed_graph
+
+HEADS, KV_HEADS, HEAD, LAYERS = 32, 8, 128, 36
+POOL_PAGES = 400_000  # 26 GB of keys and values
+# requests, mean context, most query tokens, ragged
+CASES = [
+    (r, c, q, ragged)
+    for r, c in ((1, 2048), (4, 512), (11, 4096), (30, 2048), (64, 2048), (110, 1024), (256, 256))
+    for q in (1, 8)
+    for ragged in (False, True)
+]
+TUNED = [(11, 4096), (64, 2048), (256, 512)]
+BLOCKS = [(64, 2, 3), (64, 2, 4), (64, 4, 3), (128, 4, 2), (128, 4, 3), (32, 2, 4)]
+
+
+class Bench:
+    """A pool of pages and batches of it; ``seconds`` of all layers' attention."""
+
+    def __init__(self):
+        self.draw, self.cpu = random.Random(0), torch.Generator().manual_seed(0)
+        self.bandwidth = copy_bandwidth(4 << 30, "cuda", 20)
+        size = (POOL_PAGES, 2, KV_HEADS, PAGE_TOKENS, HEAD)
+        self.pool = torch.empty(size, device="cuda", dtype=torch.bfloat16)
+        for part in self.pool.split(4096):
+            part.normal_()
+
+    def batch(self, requests: int, context: int, most: int, ragged: bool):
+        """A batch, its page views by layer and its queries."""
+        draw = self.draw
+        contexts, queries = [context] * requests, [most] * requests
+        if ragged:
+            contexts = [int(context * draw.uniform(0.5, 1.5)) for _ in range(requests)]
+            queries = [draw.randint(1, most) for _ in range(requests)]
+            queries[0] = most
+        pages = pages_needed(requests, max(contexts) + most)
+        layers = min(LAYERS, POOL_PAGES // pages)
+        cache = self.pool[: layers * pages].view(layers, pages, *self.pool.shape[1:])
+        batch = make_batch(queries, contexts, pages, 9, "cuda", self.cpu)
+        q = torch.randn(len(batch.tokens), HEADS, HEAD, device="cuda", dtype=torch.bfloat16)
+        return batch, cache, q
+
+    def ratio(self, kernel, made, **settings) -> float:
+        """Seconds of all layers over KV bytes ÷ bandwidth."""
+        batch, cache, q = made
+
+        def work() -> None:
+            for layer in range(LAYERS):
+                kernel(q, cache[layer % len(cache)], batch, **settings)
+
+        moved = LAYERS * int(batch.lengths.sum()) * 2 * KV_HEADS * HEAD * 2
+        return timed_graph(work, "cuda", 10, 0.02).median * self.bandwidth / moved
+
+
+def check(bench: Bench) -> None:
+    """Both kernels against float64 on ragged batches."""
+    for requests, context, most in ((3, 700, 8), (40, 900, 8), (7, 3000, 1)):
+        batch, cache, q = bench.batch(requests, context, most, True)
+        wide = cache[0].double()
+        for causal in (True, False):
+            truth = reference.attention(q.double(), wide, batch, causal)
+            errors = [
+                relative_error(kernel.attention(q, cache[0], batch, causal), truth)
+                for kernel in (spans, balanced)
+            ]
+            print(f"error {requests}x{context} q{most} causal {causal}: spans, balanced = {errors}")
+
+
+def tune(bench: Bench) -> dict[int, tuple[int, int, int, int]]:
+    """The balanced kernel's fastest setting by query tokens; prints all."""
+    best = {}
+    for most in (1, 8):
+        made = [bench.batch(r, c, most, ragged) for r, c in TUNED for ragged in (False, True)]
+        found = []
+        for block in BLOCKS:
+            for each in (1, 2, 3, 4):
+                try:
+                    ratios = [
+                        bench.ratio(balanced.attention, m, block=(*block, each)) for m in made
+                    ]
+                except Exception as error:  # a setting that needs too much shared memory
+                    print(f"q{most} {block}: {type(error).__name__}", flush=True)
+                    break
+                mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+                found.append((mean, (*block, each)))
+                shown = " ".join(f"{ratio:.3f}" for ratio in ratios)
+                print(f"q{most} {block} x{each}: {mean:.3f} | {shown}", flush=True)
+        best[most] = min(found)[1]
+        print(f"q{most}: best {best[most]}", flush=True)
+    return best
+
+
+def main() -> int:
+    start = time.monotonic()
+    with torch.inference_mode():
+        bench = Bench()
+        check(bench)
+        best = tune(bench)
+        print(f"[{time.monotonic() - start:.0f} s] requests context queries ragged: spans balanced")
+        for case in CASES:
+            made = bench.batch(*case)
+            old = bench.ratio(spans.attention, made)
+            new = bench.ratio(balanced.attention, made, block=best[case[2]])
+            print(f"{case}: {old:.3f} {new:.3f}  ({new / old - 1:+.1%})", flush=True)
+    print(f"{time.monotonic() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
