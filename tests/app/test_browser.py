@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
 import pytest
@@ -105,9 +106,13 @@ def _log(line: str) -> None:
         file.write(f"{line}\n")
 
 
+def _idle_script(page) -> None:
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+
+
 def _idle(page) -> None:
     """Wait until the script rests and no sweep runs."""
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    _idle_script(page)
     page.wait_for_function("!document.querySelector('[data-testid=stProgress]')")
     page.wait_for_timeout(400)
 
@@ -233,21 +238,79 @@ def test_export(page):
     _healthy(page)
 
 
-@pytest.mark.skip(
-    reason="known fault: changing the page can drop choices from the URL (docs/app.md)"
-)
-def test_choices_follow_from_page_to_page(page):
-    page.goto("/?scheduler=none&scheduler=topk&trace=code&concurrency=4&requests=80")
+def _query(page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def _open(page, name: str) -> None:
+    """Change to the page that the navigation calls ``name``."""
+    page.get_by_role("link", name=name).click()
+    page.get_by_role("heading", name=name, exact=True).wait_for()
+
+
+CHOICES = {
+    "scheduler": ["none", "topk"], "trace": ["code"], "graphs": ["1,2,4,8-256:8"],
+    "concurrency": ["4", "8"], "R": ["64"], "k": ["2"], "tune users": ["12"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [{}, {"requests": ["20000"]}], ids=["ended", "while-it-runs"])
+def test_choices_follow_from_page_to_page(page, more):
+    chosen = {**CHOICES, **more}
+    page.goto("/?" + urlencode(chosen, doseq=True))
+    page.wait_for_selector(CHART)
+    if not more:
+        _idle(page)
+    names = ["Traces", "Load", "Scheduler lab", "Tune", "Profiles", "Calibration", "Frontier"]
+    for name in names:
+        _open(page, name)
+        assert _query(page) == chosen
+    _idle_script(page)
+    assert _query(page) == chosen
+    page.locator("[data-testid=stMultiSelect]", has_text="code").first.wait_for()
+    if more:
+        page.get_by_test_id("stMain").get_by_role("button", name="Stop").click()
+    _healthy(page)
+
+
+def test_a_choice_made_just_before_the_page_is_changed_is_kept(page):
+    page.goto("/lab?R=64")
     page.wait_for_selector(CHART)
     _idle(page)
-    for name in ("Traces", "Load", "Frontier"):
-        page.get_by_role("link", name=name).click()
-        page.get_by_role("heading", name=name, exact=True).wait_for()
-        page.wait_for_function("location.search.includes('trace=code')")
-        _idle(page)
-    for part in ("scheduler=none", "scheduler=topk", "concurrency=4", "requests=80"):
-        assert part in page.url
-    _healthy(page)
+    page.locator("[data-testid=stSlider]", has_text="Decoding requests").get_by_role(
+        "slider"
+    ).press("ArrowRight")
+    _open(page, "Traces")
+    page.locator("[data-testid=stSlider]", has_text="Draft position").get_by_role("slider").press(
+        "ArrowRight"
+    )
+    _open(page, "Scheduler lab")
+    page.wait_for_selector(CHART)
+    _idle(page)
+    assert _query(page) == {"R": ["96"], "k": ["2"]}
+    page.go_back()
+    page.get_by_role("heading", name="Traces", exact=True).wait_for()
+    assert _query(page) == {"R": ["96"], "k": ["2"]}
+
+
+def test_back_brings_the_choice_before(page):
+    page.goto("/lab?R=64")
+    page.wait_for_selector(CHART)
+    _idle(page)
+    slider = page.locator("[data-testid=stSlider]", has_text="Decoding requests").get_by_role(
+        "slider"
+    )
+    slider.press("ArrowRight")
+    page.wait_for_function("location.search == '?R=96'")
+    _idle(page)
+    page.go_back()
+    page.wait_for_function("location.search == '?R=64'")
+    _idle(page)
+    assert slider.get_attribute("aria-valuetext") == "64"
+    page.go_forward()
+    page.wait_for_function("location.search == '?R=96'")
+    _idle(page)
+    assert slider.get_attribute("aria-valuetext") == "96"
 
 
 def test_a_long_sweep_is_ended_and_goes_on(page):
