@@ -151,7 +151,84 @@ def test_fixed_schedulers_and_limits_stay_as_given(toy):
     assert {one["token_budget"] for one in made["finished"]} <= {64, 256}
 
 
+def sequential(path):
+    """A profile whose draft pass costs more the more it drafts."""
+    return write_profile(
+        path,
+        [1, 64],
+        [0.01, 0.03],
+        draft={"requests": [1], "tokens": [1, 3], "seconds": [[0.001, 0.2]]},
+    )
+
+
+def test_the_drafts_of_a_block_are_chosen_and_handed_on(toy, tmp_path):
+    dear = sequential(tmp_path / "dear.json")
+    made = tune(
+        *toy[:2], "--profile", dear, *toy[4:], "--scheduler", "greedy", "--max-running", "8",
+        "--token-budget", "64", "--trials", 8, "--no-pruning",
+    )  # fmt: skip
+    assert {one["block_size"] for one in made["finished"]} == {None, 1, 2}
+    best = made["pareto"][0]
+    assert best["block_size"] == 1 and "--block-size 1" in best["command"]
+    for one in made["pareto"]:
+        (run,) = simulate(*shlex.split(one["command"])[2:])
+        assert one["values"] == [run["throughput_tok_s_gpu"], run["speed_tok_s_user"]["mean"]]
+
+
+def test_blocks_are_cut_only_for_those_who_draft_them(toy):
+    made = tune(*toy, "--block-size", "2", "--trials", 6, "--no-pruning")
+    for one in made["finished"]:
+        plain = one["scheduler"].partition(":")[0] in ("none", "static")
+        assert one["block_size"] == (None if plain else 2)
+    assert "give 1 to 3" in refused(*toy, "--block-size", "4")
+    assert "drafts a whole block" in refused(*toy, "--scheduler", "static", "--block-size", "2")
+
+
+def test_the_winner_as_engines_settings(toy, tmp_path):
+    out = tmp_path / "deploy"
+    args = [*toy, "--scheduler", "topk:1", "--max-running", "8", "--token-budget", "64"]
+    made = tune(*args, "--block-size", "2", "--trials", 1, "--export", out)
+    engines = {one["engine"]: one for one in made["engines"]}
+    assert list(engines) == ["vLLM", "SGLang", "TensorRT-LLM"]
+    assert "--max-num-seqs 8" in engines["vLLM"]["command"]
+    assert '"num_speculative_tokens": 2' in engines["vLLM"]["command"]
+    assert "--speculative-dspark-block-size 2" in engines["SGLang"]["command"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == [
+        "sglang/serve.sh",
+        "sglang/sps_table.json",
+        "tensorrt-llm/config.yaml",
+        "tensorrt-llm/cost_table.json",
+        "tensorrt-llm/serve.sh",
+        "vllm/serve.sh",
+    ]
+    for one in engines.values():
+        folder = out / one["engine"].lower()
+        assert one["command"] in (folder / "serve.sh").read_text()
+        subprocess.run(["sh", "-n", folder / "serve.sh"], check=True)
+        for name, text in one["files"].items():
+            assert (folder / name).read_text() == text
+    # what an engine's planner would read from it is what the simulator charges
+    code, _, err = workbench(
+        "simulate", *toy[:4], "--scheduler", "topk", "--concurrency", "2",
+        "--planner-table", out / "sglang" / "sps_table.json",
+    )  # fmt: skip
+    assert code == 0, err
+
+
+def test_engines_are_printed_and_what_they_cannot_do_is_said(toy):
+    args = [*toy, "--scheduler", "threshold:0.5", "--trials", 1]
+    code, out, _ = workbench("tune", *args, "--engine", "sglang,vLLM")
+    assert code == 0
+    assert "SGLang: threshold:0.5: SGLang has no setting that does this" in out
+    assert "vLLM: threshold:0.5" in out and "TensorRT" not in out
+    code, out, _ = workbench("tune", *toy, "--scheduler", "none", "--trials", 1)
+    assert "vllm serve TARGET_MODEL" in out and "speculative" not in out
+
+
 def test_refusals(toy, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "--export" in refused(*toy, "--export", tmp_path / "file" / "deploy")
+    assert "is not one of vLLM" in refused(*toy, "--engine", "llama")
     assert "cannot be deployed" in refused(*toy, "--scheduler", "oracle")
     assert "is not one of throughput" in refused(*toy, "--objective", "fun")
     assert "needs a price" in refused(*toy, "--objective", "usd")

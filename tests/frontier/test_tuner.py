@@ -235,6 +235,26 @@ def test_two_tuners_share_a_study_on_a_real_server():
         optuna.delete_study(study_name=name, storage=url)
 
 
+def test_shorter_blocks_are_simulated_as_such():
+    from workbench.serving import shortened
+
+    space = Space(("greedy", "static"), GAMMA, (8,), (512,), ("profile",), (1, 2, GAMMA))
+    some = problem(space=space, prune=False)
+    base = demand(requests=some.requests)
+    with Pool(some.demands(base), jobs=1) as pool:
+        tuner = Tuner(some, pool)
+        tuner.run(24)
+    seen = {one.chosen for one in tuner.found()}
+    assert {one.block_size for one in seen if one.scheduler == "greedy"} == {None, 1, 2}
+    assert {one.block_size for one in seen if one.scheduler != "greedy"} == {None}
+    for one in tuner.found():
+        length = one.chosen.block_size or GAMMA
+        own = replace(base, population=shortened(base.population, length))
+        run = some.deployments.arm(one.chosen).run(own, some.load)
+        run.run()
+        assert one.values[0] == run.result()["throughput_tok_s_gpu"]
+
+
 def test_neighbours_are_one_step_away():
     space = Space(("static", "threshold", "topk"), 5, (2, 4, 8), (64, 512), ("profile",))
     near = space.neighbours({"scheduler": "static", "static_k": 5, "max_running": 4})

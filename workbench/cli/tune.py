@@ -7,14 +7,13 @@ from types import ModuleType
 
 import click
 
-from workbench.cli.again import command_line
-from workbench.cli.console import make_console, write_json
 from workbench.cli.options import as_simulate, simulation_options
 from workbench.cli.parallel import cache_options, job_count, open_cache, progress_bar
 from workbench.cli.setup import Setup
-from workbench.cli.simulate import command as simulate
 from workbench.cli.study_storage import shown, storage_errors, storage_url
+from workbench.cli.tune_output import check_folder, report
 from workbench.cli.values import Numbers, Pairs, weighted
+from workbench.engines import ENGINES
 from workbench.errors import InputError
 from workbench.files import check_outputs
 from workbench.frontier.objectives import LIMITS, OBJECTIVES
@@ -27,13 +26,12 @@ from workbench.frontier.space import (
     Space,
     check_families,
     default_families,
+    drafts_blocks,
 )
-from workbench.report.tuning_table import number, pareto_table
 from workbench.traces import read_trace
 
-FORMAT = "workbench.tune/1"
 DEFAULT_CONCURRENCY = 64
-_TUNED = ("schedulers", "max_running", "token_budget", "graph_sizes", "lag")
+_TUNED = ("schedulers", "block_size", "max_running", "token_budget", "graph_sizes", "lag")
 _OWN = (*_TUNED, "concurrency", "rate", "stagger", "slo")
 _RUNNING = (8, 16, 32, 64, 128, 256, 512, 1024)
 _BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -41,7 +39,7 @@ _positive = click.IntRange(min=1, max=1 << 24)
 
 
 class Names(click.ParamType):
-    """A comma-separated list of some of these names, without repeats."""
+    """A comma-separated list of some of these names, without repeats; case does not count."""
 
     name = "NAME[,…]"
 
@@ -52,11 +50,12 @@ class Names(click.ParamType):
         """Parse into a tuple, refusing other names."""
         if isinstance(value, tuple):
             return value
-        chosen = tuple(dict.fromkeys(value.split(",")))
+        known = {name.lower(): name for name in self.names}
+        chosen = dict.fromkeys(value.split(","))
         for one in chosen:
-            if one not in self.names:
+            if one.lower() not in known:
                 self.fail(f"'{one}' is not one of {', '.join(self.names)}", param, ctx)
-        return chosen
+        return tuple(dict.fromkeys(known[one.lower()] for one in chosen))
 
 
 @click.command("tune", context_settings={"show_default": True, "max_content_width": 100})
@@ -91,6 +90,12 @@ class Names(click.ParamType):
     "none, static, threshold, greedy, topk]",
 )
 @click.option(
+    "--block-size",
+    type=Numbers(int, most=1 << 16),
+    help="Drafts per round to choose from, for schedulers that draft whole blocks.  [default: "
+    "1,2,…,γ]",
+)
+@click.option(
     "--max-running",
     type=Numbers(int, most=1 << 16),
     help="Limits to choose from.  [default: 8,16,…,1024]",
@@ -116,22 +121,35 @@ class Names(click.ParamType):
 )
 @click.option("--study", metavar="NAME", help="The study's name.  [default: by its content]")
 @cache_options
+@click.option(
+    "--engine",
+    "engines",
+    type=Names(ENGINES),
+    default=",".join(ENGINES),
+    help="Engines whose settings for the winner are printed.",
+)
+@click.option(
+    "--export", metavar="DIR", help="Write these settings, a folder per engine, with their tables."
+)
 @click.option("--json", "json_path", metavar="OUT", help="Write workbench.tune/1; - is stdout.")
 def command(**given):
     """Search schedulers, their parameters and engine limits for the best at one load.
 
-    Prints the configurations that no other beats, and the best by the first objective as a
-    simulate command. The same study goes on where it ended, also from other machines.
+    Prints the configurations that no other beats, and the best by the first objective as engines'
+    settings and as a simulate command. The same study goes on where it ended, also from other
+    machines.
     """
     tuner_module = _tuner_module()
     setup, families = _setup(given)
     check_outputs({"--json": given["json_path"]}, setup.files(), streams=("--json",))
+    if given["export"] is not None:
+        check_folder(given["export"])
     problem = _problem(given, setup, families)
     cache, storage = open_cache(given), storage_url(given["storage"])
     began, complete = time.perf_counter(), True
     with (
         progress_bar(given["trials"], "tuning") as advance,
-        Pool([setup.demand], jobs=job_count(given), cache=cache) as pool,
+        Pool(problem.demands(setup.demand), jobs=job_count(given), cache=cache) as pool,
     ):
         with storage_errors(storage):
             tuner = tuner_module.Tuner(problem, pool, storage=storage, name=given["study"])
@@ -146,7 +164,7 @@ def command(**given):
         f"{counts['pruned']} pruned, {counts['fail']} failed; {time.perf_counter() - began:.1f} s",
         err=True,
     )
-    _report(given, setup, problem, tuner, complete)
+    report(given, setup, problem, tuner, complete)
     return 0 if complete else 130
 
 
@@ -180,6 +198,7 @@ def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
                 slo=None,
                 lag=None,
                 graph_sizes=None,
+                block_size=None,
                 max_running=256,
                 token_budget=8192,
             )
@@ -196,6 +215,26 @@ def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
     return setup(examples), families
 
 
+def _blocks(given: dict, families: tuple[str, ...], gamma: int) -> tuple[int, ...]:
+    """Drafts per round to choose from; empty where no scheduler drafts whole blocks."""
+    asked = given["block_size"]
+    if not any(drafts_blocks(family) for family in families):
+        if asked:
+            raise InputError(
+                "no scheduler here drafts a whole block",
+                place="--block-size",
+                mend="leave it out: static chooses its own k",
+            )
+        return ()
+    if asked and max(asked) > gamma:
+        raise InputError(
+            f"{max(asked)} drafts cannot be used of blocks of {gamma}",
+            place="--block-size",
+            mend=f"give 1 to {gamma}",
+        )
+    return tuple(sorted(asked)) if asked else tuple(range(1, gamma + 1))
+
+
 def _problem(given: dict, setup: Setup, families: tuple[str, ...]) -> Problem:
     check_families(families, setup.gamma)
     ladders = tuple(dict.fromkeys(given["graph_sizes"])) or (MEASURED,)
@@ -205,6 +244,7 @@ def _problem(given: dict, setup: Setup, families: tuple[str, ...]) -> Problem:
         given["max_running"] or _RUNNING,
         given["token_budget"] or _BUDGETS,
         ladders,
+        _blocks(given, families, setup.gamma),
     )
     deployments = Deployments(setup.arms[0], setup.profile, setup.gamma)
     for sizes in ladders:  # a wrong ladder is said right here
@@ -229,76 +269,3 @@ def _problem(given: dict, setup: Setup, families: tuple[str, ...]) -> Problem:
         given["gpu_hour_usd"],
         not given["no_pruning"],
     )
-
-
-# Output ------------------------------------------------------------------------------------------
-
-
-def _command(given: dict, setup: Setup, problem, chosen) -> str:
-    values = setup.given | chosen.flags()
-    goodput = {name: limit for name, limit in problem.slo.items() if name != "speed"}
-    values |= {"slo": goodput or None, "requests": given["requests"]}
-    return command_line(simulate, _without_idle(values))
-
-
-def _without_idle(values: dict) -> dict:
-    """The same without options that this one scheduler would not notice and simulate refuses."""
-    while True:
-        try:
-            Setup(values)
-            return values
-        except InputError as error:
-            name = (error.place or "").removeprefix("--").replace("-", "_")
-            if values.get(name) in (None, False):
-                raise
-            values = values | {name: None}
-
-
-def _report(given: dict, setup: Setup, problem, tuner, complete: bool) -> None:
-    best = tuner.pareto()
-    commands = [_command(given, setup, problem, one.chosen) for one in best]
-    if given["json_path"]:
-        write_json(
-            given["json_path"],
-            {
-                "format": FORMAT,
-                "study": tuner.name,
-                "objectives": list(problem.objectives),
-                "slo": problem.slo,
-                **problem.load.label(),
-                "requests": problem.requests,
-                "seed": problem.seed,
-                "trials": tuner.counts(),
-                "pareto": [
-                    {**_entry(one), "command": text}
-                    for one, text in zip(best, commands, strict=True)
-                ],
-                "finished": [_entry(one) for one in tuner.found()],
-            }
-            | ({} if complete else {"partial": True}),
-        )
-    if given["json_path"] == "-":
-        return
-    console = make_console()
-    if not complete:
-        console.print("note: interrupted: what follows is partial")
-    if not best:
-        console.print("no configuration was found that keeps all limits")
-        return
-    console.print(pareto_table(problem.objectives, best))
-    first = problem.objectives[0]
-    console.print(
-        f"best {first}: {number(best[0].values[0])} {OBJECTIVES[first].unit} with "
-        f"{best[0].chosen.scheduler} (trial {best[0].number})"
-    )
-    console.print(commands[0], soft_wrap=True)
-
-
-def _entry(one) -> dict:
-    return {
-        "trial": one.number,
-        **{name: getattr(one.chosen, name) for name in one.chosen.__dataclass_fields__},
-        "values": list(one.values),
-        "violations": list(one.violations),
-        "figures": one.figures,
-    }

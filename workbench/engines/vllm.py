@@ -31,8 +31,7 @@ def export(deployment: Deployment) -> Config:
     """``vllm serve`` with its limits, captured sizes and speculation. Raises InputError."""
     options = deployment.options
     parts = [
-        "vllm serve",
-        TARGET,
+        f"vllm serve {TARGET}",
         f"--max-num-seqs {options.max_running}",
         f"--max-num-batched-tokens {options.token_budget}",
     ]

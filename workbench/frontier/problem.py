@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from workbench.frontier.digest import arm_digest, digest, sources
 from workbench.frontier.space import MEASURED, Configuration, Deployments, Space
-from workbench.serving import Load
+from workbench.serving import Demand, Load, shortened
 
 SHORT_SHARE = 8  # a short run has this part of the requests
 
@@ -31,6 +31,23 @@ class Problem:
         least = 2 * (self.load.concurrency or 16)
         short = max(self.requests // SHORT_SHARE, least)
         return short if self.prune and 2 * short <= self.requests else None
+
+    def demands(self, demand: Demand) -> list[Demand]:
+        """What a pool needs: ``demand``, then the same with each shorter block of the space."""
+        population = demand.population
+        return [
+            demand,
+            *(
+                replace(demand, population=shortened(population, length))
+                for length in self.space.shorter
+            ),
+        ]
+
+    def demand_of(self, chosen: Configuration) -> int:
+        """Index into ``demands``."""
+        if chosen.block_size is None:
+            return 0
+        return 1 + self.space.shorter.index(chosen.block_size)
 
     def fingerprint(self, demand: str) -> str:
         """What two trials of one study have to share; ``demand``: its digest."""

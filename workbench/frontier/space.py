@@ -1,4 +1,4 @@
-"""What ``tune`` may choose: schedulers and their parameters, and an engine's limits and graphs."""
+"""What ``tune`` may choose: schedulers, their parameters, drafts, an engine's limits and graphs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Configuration:
     max_running: int
     token_budget: int
     graph_sizes: str
+    block_size: int | None = None  # drafts used of each block; None: all
 
     def flags(self) -> dict:
         """As options of ``simulate``, by parameter name."""
@@ -36,18 +37,28 @@ class Configuration:
             "max_running": self.max_running,
             "token_budget": self.token_budget,
             "graph_sizes": None if self.graph_sizes == MEASURED else self.graph_sizes,
+            "block_size": self.block_size,
         }
 
 
 @dataclass(frozen=True)
 class Space:
-    """The choices. families: specifications; bare ``static``, ``threshold``, ``topk`` are tuned."""
+    """The choices. families: specifications; bare ``static``, ``threshold``, ``topk`` are tuned.
+
+    blocks: drafts per round, for schedulers that draft whole blocks; empty: always all.
+    """
 
     families: tuple[str, ...]
     block_size: int  # γ
     max_running: tuple[int, ...]
     token_budget: tuple[int, ...]
     graph_sizes: tuple[str, ...]
+    blocks: tuple[int, ...] = ()
+
+    @property
+    def shorter(self) -> tuple[int, ...]:
+        """The choices of ``blocks`` below γ."""
+        return tuple(length for length in self.blocks if length < self.block_size)
 
     def examples(self) -> tuple[str, ...]:
         """A scheduler of each family."""
@@ -66,11 +77,15 @@ class Space:
             scheduler = f"topk:{trial.suggest_int('topk_lag', 1, MOST_LAG)}"
         else:
             scheduler = family
+        drafts = None
+        if self.blocks and drafts_blocks(family):
+            drafts = _choice(trial, "block_size", self.blocks)
         return Configuration(
             scheduler,
             _choice(trial, "max_running", self.max_running),
             _choice(trial, "token_budget", self.token_budget),
             _choice(trial, "graph_sizes", self.graph_sizes),
+            None if drafts == self.block_size else drafts,
         )
 
     def defaults(self) -> list[dict]:
@@ -86,8 +101,12 @@ class Space:
             "topk": {"topk_lag": 2},
         }
         many = len(self.families) > 1
+        whole = {"block_size": max(self.blocks)} if len(self.blocks) > 1 else {}
         return [
-            ({"scheduler": family} if many else {}) | own.get(family, {}) | shared
+            ({"scheduler": family} if many else {})
+            | own.get(family, {})
+            | (whole if drafts_blocks(family) else {})
+            | shared
             for family in self.families
         ]
 
@@ -97,6 +116,7 @@ class Space:
             "static_k": list(range(1, self.block_size + 1)),
             "threshold_h": [round(step * _STEP, 2) for step in range(1, round(1 / _STEP))],
             "topk_lag": list(range(1, MOST_LAG + 1)),
+            "block_size": list(self.blocks),
             **{name: list(getattr(self, name)) for name in ("max_running", "token_budget")},
         }
         near = []
@@ -114,6 +134,11 @@ class Space:
 
 def _choice(trial, name: str, choices: Sequence):
     return choices[0] if len(choices) == 1 else trial.suggest_categorical(name, list(choices))
+
+
+def drafts_blocks(family: str) -> bool:
+    """Whether a scheduler drafts the whole block, and not a number of its own."""
+    return family.partition(":")[0] not in ("none", "static")
 
 
 def default_families(confidence: bool) -> tuple[str, ...]:
@@ -143,21 +168,25 @@ class Deployments:
 
     def __init__(self, base: Arm, profile: Profile, block_size: int):
         self._base, self._profile, self._block_size = base, profile, block_size
-        self._costs: dict[str, StepCost] = {MEASURED: base.cost}
+        self._costs: dict[tuple, StepCost] = {}
 
     def arm(self, chosen: Configuration) -> Arm:
         """What is deployed under ``chosen``."""
-        sizes = chosen.graph_sizes
-        if sizes not in self._costs:
-            rungs = ladder(sizes, self._block_size)
-            self._costs[sizes] = StepCost(with_graph_sizes(self._profile, rungs))
         return replace(
             self._base,
             scheduler=chosen.scheduler,
-            cost=self._costs[sizes],
+            cost=self._cost(chosen.graph_sizes, chosen.block_size or self._block_size),
             options=replace(
                 self._base.options,
                 max_running=chosen.max_running,
                 token_budget=chosen.token_budget,
             ),
         )
+
+    def _cost(self, sizes: str, drafts: int) -> StepCost:
+        if sizes == MEASURED:
+            return self._base.cost
+        if (sizes, drafts) not in self._costs:
+            rungs = ladder(sizes, drafts)
+            self._costs[sizes, drafts] = StepCost(with_graph_sizes(self._profile, rungs))
+        return self._costs[sizes, drafts]

@@ -29,8 +29,8 @@ _CONSTRAINTS = "constraints"
 class Tuner:
     """Runs trials of one study.
 
-    storage: an Optuna storage or its URL, None: in memory; name: the study's, made or joined;
-    search_seed: of the search, by default the simulations' own.
+    pool: over ``problem.demands``; storage: an Optuna storage or its URL, None: in memory; name:
+    the study's, made or joined; search_seed: of the search, by default the simulations' own.
     Raises InputError if a study of that name asks another question or the storage refuses.
     """
 
@@ -45,8 +45,8 @@ class Tuner:
     ):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.problem, self.pool = problem, pool
-        self._demand = demand_digest(pool.demands[0])
-        fingerprint = problem.fingerprint(self._demand)
+        self._demands = [demand_digest(demand) for demand in pool.demands]
+        fingerprint = problem.fingerprint(self._demands[0])
         self.name = name or f"tune-{fingerprint[:12]}"
         self.study = optuna.create_study(
             storage=storage,
@@ -157,15 +157,20 @@ class Tuner:
         metrics = {"slo": None, "gpu_hour_usd": problem.gpu_hour_usd}
         tasks = []
         for index in which:
-            arm = problem.deployments.arm(chosen[index])
+            arm, demand = problem.deployments.arm(chosen[index]), problem.demand_of(chosen[index])
             key = point_key(
-                arm_digest(arm), self._demand, problem.load, problem.seed, requests, metrics
+                arm_digest(arm),
+                self._demands[demand],
+                problem.load,
+                problem.seed,
+                requests,
+                metrics,
             )
             tasks.append(
                 Task(
                     key,
                     arm,
-                    0,
+                    demand,
                     problem.load,
                     problem.seed,
                     requests=requests,

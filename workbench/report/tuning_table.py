@@ -14,7 +14,9 @@ def pareto_table(objectives: Sequence[str], best: Sequence[Found]) -> Table:
     """A row per configuration, with its objectives and what a user feels."""
     table = Table(box=None, padding=(0, 0, 0, 1), header_style="bold")
     table.add_column("\nscheduler", no_wrap=True)
-    heads = ["max\nrunning", "token\nbudget", "graph\nsizes"]
+    shorter = any(one.chosen.block_size for one in best)
+    heads = ["drafts\na block"] if shorter else []
+    heads += ["max\nrunning", "token\nbudget", "graph\nsizes"]
     heads += [f"{name}\n{OBJECTIVES[name].unit}" for name in objectives]
     heads += ["TTFT ms\np99", "TPOT ms\np99", "accepted\nlength"]
     for head in heads:
@@ -24,6 +26,7 @@ def pareto_table(objectives: Sequence[str], best: Sequence[Found]) -> Table:
         name = one.chosen.scheduler + ("" if figures["lossless"] else " (biased)")
         table.add_row(
             name,
+            *([str(one.chosen.block_size or "all")] if shorter else []),
             f"{one.chosen.max_running:,}",
             f"{one.chosen.token_budget:,}",
             one.chosen.graph_sizes,
