@@ -32,10 +32,10 @@ def _pieces(
     right = tl.minimum(left + each, all_units)
     # requests whose units end at or before this piece's first and last unit
     slot = tl.arange(0, SLOTS)
-    there = slot < requests
-    ends = tl.load(units + 1 + slot, mask=there, other=0) * KV_HEADS
-    low = tl.sum((there & (ends <= left)).to(tl.int32), 0)
-    high = tl.sum((there & (ends <= right - 1)).to(tl.int32), 0)
+    filled = slot < requests
+    ends = tl.load(units + 1 + slot, mask=filled, other=0) * KV_HEADS
+    low = tl.sum((filled & (ends <= left)).to(tl.int32), 0)
+    high = tl.sum((filled & (ends <= right - 1)).to(tl.int32), 0)
     first = low * KV_HEADS
     last = high * KV_HEADS - 1
     if left < right:
@@ -108,14 +108,15 @@ def _pieces(
 def _combine(
     part, lse, out, owners, starts, units, requests, programs,
     Q_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD: tl.constexpr, BLOCK_M: tl.constexpr,
-    COLUMNS: tl.constexpr, SPAN: tl.constexpr,
+    HEADS: tl.constexpr, COLUMNS: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0)
-    kv_head = tl.program_id(1)
+    q_head = tl.program_id(1) * HEADS  # heads of one program have one KV head
     group: tl.constexpr = Q_HEADS // KV_HEADS
+    kv_head = q_head // group
     column = tl.arange(0, COLUMNS)
-    live = column < group * HEAD
-    target = out + (token * Q_HEADS + kv_head * group) * HEAD + column
+    live = column < HEADS * HEAD
+    target = out + (token * Q_HEADS + q_head) * HEAD + column
     request = tl.load(owners + token)
     if request >= requests:  # tokens that only fill a captured size
         tl.store(target, tl.zeros([COLUMNS], out.dtype.element_ty), mask=live)
@@ -127,7 +128,7 @@ def _combine(
         first = origin // each
         last = (origin + own - 1) // each
         if last > first:
-            row = (token - tl.load(starts + request)) * group + column // HEAD
+            row = (token - tl.load(starts + request)) * group + q_head % group + column // HEAD
             top = tl.full([COLUMNS], float("-inf"), tl.float32)
             total = tl.zeros([COLUMNS], tl.float32)
             acc = tl.zeros([COLUMNS], tl.float32)
@@ -188,8 +189,11 @@ def attention(
         scale, batch.table.shape[1], batch.requests, programs, q_heads, kv_heads, head,
         page_tokens, UNIT_TOKENS, causal, slots, rows, keys, num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    _combine[(tokens, kv_heads)](
+    # few requests are cut often: more pieces at once, of one head
+    heads, span = (1, 32) if programs > 4 * batch.requests * kv_heads else (group, 4)
+    _combine[(tokens, q_heads // heads)](
         part, lse, out, batch.owners, batch.query_starts, batch.units, batch.requests, programs,
-        q_heads, kv_heads, head, rows, triton.next_power_of_2(group * head), 8, num_warps=4,
+        q_heads, kv_heads, head, rows, heads, triton.next_power_of_2(heads * head), span,
+        num_warps=4,
     )  # fmt: skip
     return out

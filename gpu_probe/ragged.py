@@ -30,7 +30,16 @@ CASES = [
     for ragged in (False, True)
 ]
 TUNED = [(11, 4096), (64, 2048), (256, 512)]
-BLOCKS = [(64, 2, 3), (64, 2, 4), (64, 4, 3), (128, 4, 2), (128, 4, 3), (32, 2, 4)]
+# keys per pass, warps, stages: programs per multiprocessor; registers let 4, 3, 2 and 4 run at once
+BLOCKS = {
+    (64, 2, 3): (2, 4, 8),
+    (64, 4, 3): (2, 3, 6),
+    (64, 4, 2): (2, 4),
+    (128, 4, 2): (1, 2, 4),
+    (128, 4, 3): (2, 4),
+    (128, 8, 3): (1, 2),
+    (32, 2, 4): (4, 8),
+}
 
 
 class Bench:
@@ -91,8 +100,8 @@ def tune(bench: Bench) -> dict[int, tuple[int, int, int, int]]:
     for most in (1, 8):
         made = [bench.batch(r, c, most, ragged) for r, c in TUNED for ragged in (False, True)]
         found = []
-        for block in BLOCKS:
-            for each in (1, 2, 3, 4):
+        for block, programs in BLOCKS.items():
+            for each in programs:
                 try:
                     ratios = [
                         bench.ratio(balanced.attention, m, block=(*block, each)) for m in made

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("triton")
 if torch.cuda.is_available():
     pytest.skip("test_kernels runs the compiled kernel there", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"
+os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip("triton")
 
 from gpu_probe import balanced, reference
 from gpu_probe.batch import make_batch, pages_needed
