@@ -21,6 +21,7 @@ COMMANDS = {
     "simulate": ("workbench.cli.simulate", "replay traces through schedulers on a profile"),
     "sweep": ("workbench.cli.sweep", "frontier of every scheduler over load, and SLA table"),
     "tune": ("workbench.cli.tune", "search schedulers and limits for the best at one load"),
+    "report": ("workbench.cli.report", "a sweep as one HTML file, with recommendations"),
     "calibrate": ("workbench.cli.calibrate", "fit temperatures that make confidences honest"),
     "audit": ("workbench.cli.audit", "prove or refute that a scheduler is lossless"),
     "trace": ("workbench.cli.trace", "look at recorded traces"),

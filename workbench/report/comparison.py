@@ -138,9 +138,10 @@ def comparison_table(runs: list[dict], columns: list[Column] | None = None) -> T
 
 
 @dataclass(frozen=True)
-class _Merit:
+class Merit:
     """What decides at a kind of load, and how a winner's sentence says it."""
 
+    name: str
     value: Callable[[dict], float]
     words: Callable[[dict], str]
 
@@ -149,7 +150,8 @@ def _speed(run: dict) -> float:
     return run["speed_tok_s_user"]["mean"] or 0.0
 
 
-_THROUGHPUT = _Merit(
+_THROUGHPUT = Merit(
+    "tok/s/GPU",
     lambda run: run["throughput_tok_s_gpu"],
     lambda run: (
         f"{run['throughput_tok_s_gpu']:,.0f} tok/s/GPU"
@@ -157,11 +159,13 @@ _THROUGHPUT = _Merit(
     ),
 )
 # in an open loop all schedulers that keep up have the throughput that is asked for
-_SPEED = _Merit(
+_SPEED = Merit(
+    "tok/s/user",
     lambda run: _speed(run) if not run.get("overloaded") else 0.0,
     lambda run: f"{_speed(run):.1f} tok/s/user at {run['throughput_tok_s_gpu']:,.0f} tok/s/GPU",
 )
-_GOODPUT = _Merit(
+_GOODPUT = Merit(
+    "requests/s within the SLO",
     lambda run: run["goodput"]["requests_per_s"] or 0.0,
     lambda run: (
         f"{run['goodput']['requests_per_s']:,.2f} requests/s within the SLO "
@@ -170,20 +174,25 @@ _GOODPUT = _Merit(
 )
 
 
-def winner(runs: list[dict]) -> str:
-    """One line on one load's runs: the best among the schedulers that could be deployed.
+def merit_of(able: list[dict]) -> Merit:
+    """What decides among runs under one load.
 
-    By goodput if there is an SLO, else by throughput in a closed loop and by speed in an open one.
+    Goodput if there is an SLO, else throughput in a closed loop and speed in an open one.
     """
+    if any((run.get("goodput") or {}).get("requests_per_s") for run in able):
+        return _GOODPUT
+    if "concurrency" not in able[0] and any(_SPEED.value(run) for run in able):
+        return _SPEED
+    return _THROUGHPUT
+
+
+def winner(runs: list[dict]) -> str:
+    """One line on one load's runs: the best among the schedulers that could be deployed."""
     name = load_name(runs[0])
     able = [run for run in runs if run["throughput_tok_s_gpu"] and not run["hindsight"]]
     if not able:
         return f"{name}: no scheduler that could be deployed was run"
-    merit = _THROUGHPUT if "concurrency" in runs[0] else _SPEED
-    if any((run.get("goodput") or {}).get("requests_per_s") for run in able):
-        merit = _GOODPUT
-    elif merit is _SPEED and not any(merit.value(run) for run in able):
-        merit = _THROUGHPUT
+    merit = merit_of(able)
     best = max(able, key=lambda run: (merit.value(run), _speed(run)))  # ties go to the faster
     others = [run for run in able if run is not best]
     if not others:
@@ -197,7 +206,7 @@ def winner(runs: list[dict]) -> str:
     return f"{name}: {best['scheduler']} wins with {merit.words(best)} ({', '.join(gains)}){biased}"
 
 
-def _gain(merit: _Merit, best: dict, other: dict) -> str:
+def _gain(merit: Merit, best: dict, other: dict) -> str:
     value = merit.value(other)
     if not value:
         return f"{other['scheduler']} does not keep up"

@@ -45,12 +45,13 @@ def _panel(panel: Axes, group: GroupFrontier) -> None:
         _scheduler(panel, one)
     for anchor in group.sla:
         panel.axvline(anchor, color="#999999", linestyle=":", linewidth=1, zorder=0)
-    panel.set_title(group.name, fontsize=10)
+    panel.set_title(group.name, fontsize=10, parse_math=False)  # a name is text, not a formula
     panel.set_xlabel("speed, tok/s/user (mean over requests)")
     panel.set_ylabel("throughput, tok/s/GPU")
     panel.grid(alpha=0.25)
     panel.set_ylim(bottom=0)
-    panel.legend(fontsize=8, frameon=False)
+    for text in panel.legend(fontsize=8, frameon=False).get_texts():
+        text.set_parse_math(False)
 
 
 def _scheduler(panel: Axes, one: SchedulerFrontier) -> None:

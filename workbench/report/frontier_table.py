@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
-from rich.text import Text
 
 from workbench.frontier.bands import Band, GroupFrontier, SchedulerFrontier
 from workbench.frontier.sla import Figure, SlaRow
+from workbench.report.sheet import Section, Sheet, printed
 
 NOT_REACHABLE = "not reachable"
 
 
-def _name(one: SchedulerFrontier) -> str:
+def shown_name(one: SchedulerFrontier) -> str:
+    """The scheduler's name, marked if it biases the output or knows the outcome."""
     signs = (("biased", not one.lossless), ("hindsight", one.hindsight))
     marks = [word for word, applies in signs if applies]
     return one.scheduler + (f" ({', '.join(marks)})" if marks else "")
@@ -23,13 +24,12 @@ def _number(value: float, digits: int) -> str:
     return format(value, f",.{digits}f")
 
 
-def _band(band: Band | None, digits: int, scale: float = 1.0) -> str:
+def band_text(band: Band | None, digits: int, scale: float = 1.0) -> str:
+    """``mean (lowest–highest)``, or the mean alone where all seeds agree."""
     if band is None:
         return "–"
-    text = _number(band.mean * scale, digits)
-    if band.min == band.max:
-        return text
-    return f"{text} ({_number(band.min * scale, digits)}–{_number(band.max * scale, digits)})"
+    text, low, high = (_number(x * scale, digits) for x in (band.mean, band.min, band.max))
+    return text if low == high else f"{text} ({low}–{high})"
 
 
 def load_text(load: dict) -> str:
@@ -40,34 +40,42 @@ def load_text(load: dict) -> str:
     return f"{load['rate']:g} req/s"
 
 
-def points_table(group: GroupFrontier) -> Table:
+def points_sheet(group: GroupFrontier) -> Sheet:
     """A section per scheduler, a row per load; * is on its own frontier, ** on that of all."""
-    table = Table(box=None, padding=(0, 0, 0, 1), header_style="bold")
-    table.add_column("scheduler\n  load", no_wrap=True)
-    for head in (
+    heads = (
+        "scheduler\n  load",
         "tok/s/user\nmean",
         "tok/s/GPU\n",
         "frontier\n",
         "TTFT ms\np99",
         "accepted\nlength",
         "verify\nbudget",
-    ):
-        table.add_column(head, justify="right", no_wrap=True)
-    for one in group.schedulers:
-        table.add_row(Text(_name(one), style="bold underline"))
-        for point in one.points:
-            mark = "**" if point.best else "*" if point.on_frontier else ""
-            mark = "piles up" if point.overloaded else mark
-            table.add_row(
-                f"  {load_text(point.load)}",
-                _band(point.speed, 1),
-                _band(point.throughput, 0),
-                Text(mark, "bold green" if point.best else ""),
-                _band(point.ttft_p99_s, 1, 1e3),
-                _band(point.accepted_length, 2),
-                _band(point.verification_budget, 2),
+    )
+    return Sheet(heads, [_points(one) for one in group.schedulers])
+
+
+def _points(one: SchedulerFrontier) -> Section:
+    rows = []
+    for point in one.points:
+        mark = "**" if point.best else "*" if point.on_frontier else ""
+        rows.append(
+            (
+                load_text(point.load),
+                band_text(point.speed, 1),
+                band_text(point.throughput, 0),
+                "piles up" if point.overloaded else mark,
+                band_text(point.ttft_p99_s, 1, 1e3),
+                band_text(point.accepted_length, 2),
+                band_text(point.verification_budget, 2),
             )
-    return table
+        )
+    best = frozenset(index for index, point in enumerate(one.points) if point.best)
+    return Section(shown_name(one), rows, best)
+
+
+def points_table(group: GroupFrontier) -> Table:
+    """``points_sheet`` for a terminal."""
+    return printed(points_sheet(group), strong=(3,))
 
 
 def best_lines(group: GroupFrontier) -> list[str]:
@@ -95,36 +103,45 @@ def best_lines(group: GroupFrontier) -> list[str]:
         loads = load_text(low[3].load)
         if low is not high:
             loads = f"{load_text(low[3].load)} down to {load_text(high[3].load)}"
-        lines.append(f"at {ends} tok/s/user {_name(low[2])} is best: {gives} tok/s/GPU ({loads})")
+        lines.append(
+            f"at {ends} tok/s/user {shown_name(low[2])} is best: {gives} tok/s/GPU ({loads})"
+        )
         start = index
     return lines
 
 
-def sla_table(group: GroupFrontier) -> Table:
+def sla_sheet(group: GroupFrontier) -> Sheet:
     """A section per anchor: throughput there, speed at the baseline's throughput, gains."""
-    table = Table(box=None, padding=(0, 0, 0, 1), header_style="bold")
-    table.add_column("SLA\n  scheduler", no_wrap=True)
     base = f"over {group.baseline}"
-    for head in (
+    heads = (
+        "SLA\n  scheduler",
         "tok/s/GPU\nat the SLA",
         f"\n{base}",
         "tok/s/user at\nits throughput",
         f"\n{base}",
-    ):
-        table.add_column(head, justify="right", no_wrap=True)
-    names = {one.scheduler: _name(one) for one in group.schedulers}
-    for anchor, rows in group.sla.items():
-        table.add_row(Text(f"{anchor:g} tok/s/user", style="bold underline"))
-        for row in rows:
+    )
+    names = {one.scheduler: shown_name(one) for one in group.schedulers}
+    sections = []
+    for anchor, some in group.sla.items():
+        rows = []
+        for row in some:
             own = row.scheduler == group.baseline
-            table.add_row(
-                f"  {names[row.scheduler]}",
-                _figure(row.throughput, row, 0),
-                "baseline" if own else _gain(row.throughput_gain, row),
-                _figure(row.matched, row, 1),
-                "" if own else _gain(row.speed_gain, row),
+            rows.append(
+                (
+                    names[row.scheduler],
+                    _figure(row.throughput, row, 0),
+                    "baseline" if own else gain_text(row.throughput_gain, row),
+                    _figure(row.matched, row, 1),
+                    "" if own else gain_text(row.speed_gain, row),
+                )
             )
-    return table
+        sections.append(Section(f"{anchor:g} tok/s/user", rows))
+    return Sheet(heads, sections)
+
+
+def sla_table(group: GroupFrontier) -> Table:
+    """``sla_sheet`` for a terminal."""
+    return printed(sla_sheet(group))
 
 
 def _figure(figure: Figure | None, row: SlaRow, digits: int) -> str:
@@ -136,7 +153,8 @@ def _figure(figure: Figure | None, row: SlaRow, digits: int) -> str:
     return text + _seeds(figure, row)
 
 
-def _gain(figure: Figure | None, row: SlaRow) -> str:
+def gain_text(figure: Figure | None, row: SlaRow) -> str:
+    """A relative gain in percent, with its range over seeds; ~ beyond what was simulated."""
     if figure is None:
         return "–"
     text = ("~" if figure.edge else "") + f"{figure.mean:+.1%}"
