@@ -212,6 +212,22 @@ def wait_for(folder, count: int, process) -> None:
         time.sleep(0.02)
 
 
+def test_a_scheduler_that_ends_its_process_does_not_end_the_sweep_unsaid(toy, tmp_path):
+    file = tmp_path / "fatal.py"
+    file.write_text(
+        "import os, signal\n"
+        "from workbench.schedulers import Scheduler\n"
+        "class Fatal(Scheduler):\n"
+        "    def verify_lengths(self, view, survival):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    # in a process of its own, which has no other threads: its workers are forked
+    process = start([*toy[:-1], 2, "--scheduler", f"{file}:Fatal", "--concurrency", "1,2"])
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (2, "")
+    assert "give fewer --jobs" in err and err.count("\n") == 1
+
+
 SLOW = ("--trace", "chat", "--requests", 400, "--concurrency", "1,2,3,4,5,6,7,8", "--jobs", 2)
 POINTS = 6 * 8
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import threading
 
 import pytest
 
 from tests.frontier.samples import arm, demand
 from workbench.errors import InputError
 from workbench.frontier import Cache, Group, Pool, Study, Task
+from workbench.frontier.pool import _start_method
 from workbench.serving import Load
 
 
@@ -116,6 +119,24 @@ def test_an_error_in_a_process_is_the_same_error():
         Pool([demand()], jobs=2) as pool,
     ):
         list(pool.results(tasks))
+
+
+def test_recordings_stay_read_only_in_another_process():
+    # compiled functions are made per kind of array: a writable copy would be compiled anew
+    population = pickle.loads(pickle.dumps(demand().population))
+    assert not population.accepted.flags.writeable
+    assert not population.confidence.flags.writeable
+
+
+def test_processes_are_not_forked_beside_threads():
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert _start_method() == "spawn"
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_a_process_that_dies_is_said(tmp_path):

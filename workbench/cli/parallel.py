@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from workbench.cli.console import make_console
 from workbench.errors import InputError
 from workbench.frontier import Cache, default_folder
+
+_REDRAW = 0.1  # seconds between drawings of the bar
 
 
 def cache_options(function):
@@ -66,8 +69,17 @@ def progress_bar(total: int, what: str) -> Iterator:
         TimeRemainingColumn(),
         console=make_console(stderr=True),
         transient=True,
+        auto_refresh=False,  # by a thread, beside which processes could not be forked
         disable=sys.stderr is None or not sys.stderr.isatty(),
     )
     with bar:
-        task = bar.add_task(what, total=total)
-        yield lambda words=what: bar.update(task, advance=1, description=words)
+        task, drawn = bar.add_task(what, total=total), 0.0
+        bar.refresh()
+
+        def advance(words: str = what) -> None:
+            nonlocal drawn
+            now = time.monotonic()
+            bar.update(task, advance=1, description=words, refresh=now - drawn > _REDRAW)
+            drawn = now if now - drawn > _REDRAW else drawn
+
+        yield advance

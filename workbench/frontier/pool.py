@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -16,6 +17,7 @@ from pathlib import Path
 from workbench.compiled import is_cold
 from workbench.errors import InputError
 from workbench.frontier.cache import Cache
+from workbench.schedulers.user_file import is_file_spec
 from workbench.serving import Arm, Demand, Load, kernels
 
 
@@ -110,9 +112,10 @@ class Pool:
                 yield futures[future], run
 
     def _start(self, tasks: Sequence[Task]) -> None:
-        if is_cold(kernels.commit_rounds):
-            self._compile(tasks)
-        context = multiprocessing.get_context("spawn")  # no copies of this process's threads
+        method = _start_method()
+        if method == "fork" or is_cold(kernels.commit_rounds):
+            self._warm(tasks)
+        context = multiprocessing.get_context(method)
         self._cancel = context.Event()
         folder = str(self.cache.folder) if self.cache else None
         self._executor = ProcessPoolExecutor(
@@ -122,10 +125,22 @@ class Pool:
             initargs=(self.demands, folder, self._cancel),
         )
 
-    def _compile(self, tasks: Sequence[Task]) -> None:
-        """Fill the cache of machine code here, lest every process compiles the same."""
-        for task in {(task.demand, task.arm.scheduler): task for task in tasks}.values():
-            _simulate(self.demands[task.demand], replace(task, requests=2), None)
+    def _warm(self, tasks: Sequence[Task]) -> None:
+        """Load or compile machine code here, once for all processes.
+
+        Not by a user's own scheduler: what it does wrong must not end this process.
+        """
+        for task in {task.arm.scheduler: task for task in tasks}.values():
+            if not is_file_spec(task.arm.scheduler):
+                # what is wrong with it is said when it is simulated
+                with contextlib.suppress(InputError):
+                    _simulate(self.demands[task.demand], replace(task, requests=2), None)
+
+
+def _start_method() -> str:
+    """``fork`` where it is safe: processes then have imports, inputs and machine code at once."""
+    alone = threading.active_count() == 1  # a copy of a thread's locks could stay locked
+    return "fork" if sys.platform == "linux" and alone else "spawn"
 
 
 @contextlib.contextmanager

@@ -35,6 +35,13 @@ class Population:
     session: np.ndarray | None  # int64 [N] prefix-cache key, −1 for none
     cached: np.ndarray | None  # int64 [N] prompt tokens found cached when recorded
 
+    def __setstate__(self, state: dict) -> None:
+        """Arrays that compiled functions read stay read-only in another process."""
+        self.__dict__.update(state)
+        for values in (self.accepted, self.confidence):
+            if values is not None:
+                values.setflags(write=False)
+
     @property
     def block_size(self) -> int:
         """γ, the same for all traces of a population."""
