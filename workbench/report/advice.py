@@ -31,6 +31,7 @@ class Advice:
     throughput: Band
     accepted_length: float | None
     drafts: float | None  # verified per request and round
+    overloaded: bool  # in an open loop, requests pile up even so
     seeds: int
     ahead: int  # seeds under which it is the best
     second: Gain | None  # over the next best
@@ -85,6 +86,7 @@ def _advice(runs: list[dict], baseline: str) -> Advice | None:
         throughput=Band.of([run["throughput_tok_s_gpu"] for run in mine]),
         accepted_length=_mean(run["accepted_length"] for run in mine),
         drafts=None if budget is None else budget - 1,
+        overloaded=any(run.get("overloaded") for run in mine),
         seeds=len(mine),
         ahead=_ahead(merit, named, best, others),
         second=over(others),

@@ -78,7 +78,12 @@ def _fixed_k(scheduler: str) -> int | None:
 
 def how_sure(stretch: Sequence[Advice], fit: FitErrors | None) -> list[str]:
     """What speaks for and against it: seeds, and leads below what the profile can resolve."""
-    lines = []
+    lines = [
+        f"At {load_text(one.load)} no scheduler keeps up: requests pile up, and only throughput "
+        "was compared."
+        for one in stretch
+        if one.overloaded
+    ]
     seeds = stretch[0].seeds
     if seeds == 1:
         lines.append("One seed: how much of it is chance was not measured; --seeds 5 would tell.")
