@@ -143,6 +143,26 @@ def test_rows_as_csv_and_parquet(toy, tmp_path):
     assert marked == points
 
 
+def test_rows_come_while_it_runs(toy, tmp_path):
+    args = [*toy, "--concurrency", "1,4", "--csv", tmp_path / "r.csv"]
+    code, out, err = workbench("sweep", *args, "--stream", "-")
+    assert code == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    known = list(csv.DictReader((tmp_path / "r.csv").open()))
+    assert len(lines) == len(known) == 10
+    by_point = {(row["scheduler"], row["concurrency"]): row for row in known}
+    for line in lines:
+        whole = by_point[line["scheduler"], str(line["concurrency"])]
+        assert line.keys() == whole.keys() - {"on_frontier", "best"}
+        assert line["throughput_tok_s_gpu"] == float(whole["throughput_tok_s_gpu"])
+    # the second time from the cache, into a file
+    code, table, _ = workbench("sweep", *args, "--stream", tmp_path / "r.jsonl")
+    assert code == 0 and "frontier" in table
+    again = (tmp_path / "r.jsonl").read_text().splitlines()
+    assert sorted(again) == sorted(out.splitlines())
+    assert "written by --stream too" in refused(*args, "--stream", "-", "--json", "-")
+
+
 def test_seeds_give_bands(toy):
     (group,) = sweep(
         *toy, "--scheduler", "greedy", "--concurrency", "2", "--seeds", 3, "--seed", 5
@@ -234,13 +254,15 @@ POINTS = 6 * 8
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path):
-    process = start([*SLOW, "--cache", tmp_path])
+    lines = tmp_path / "lines"
+    process = start([*SLOW, "--cache", tmp_path, "--stream", lines])
     wait_for(tmp_path, 3, process)
     process.kill()
     process.communicate()
     time.sleep(2)  # its workers notice that it is gone
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
     assert 3 <= len(kept) < POINTS
+    assert 1 <= len(lines.read_text().splitlines()) <= len(kept)  # what was there was handed out
     time.sleep(1)
     assert len(list(tmp_path.rglob("*.json"))) == len(kept)
     code, _, err = workbench("sweep", *SLOW, "--cache", tmp_path)

@@ -19,14 +19,22 @@ from workbench.compiled import why_slow
 from workbench.errors import InputError
 from workbench.files import check_outputs
 from workbench.frontier import Cache, Group, GroupFrontier, Pool, Study
-from workbench.frontier.document import check_parquet, document, rows, write_csv, write_parquet
+from workbench.frontier.document import document
+from workbench.frontier.rows import (
+    RowStream,
+    check_parquet,
+    row,
+    rows,
+    write_csv,
+    write_parquet,
+)
 from workbench.profiles import default_profile_name
 from workbench.report.frontier_table import best_lines, points_table, sla_notes, sla_table
 from workbench.schedulers import create
 from workbench.serving import Arm
 
 DEFAULT_CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-OUTPUTS = ("plot", "csv_path", "parquet_path", "json_path")
+OUTPUTS = ("plot", "csv_path", "parquet_path", "stream", "json_path")
 _OWN = ("profile", "concurrency", "stagger")  # declared anew below
 
 
@@ -73,6 +81,11 @@ _OWN = ("profile", "concurrency", "stagger")  # declared anew below
 @click.option("--plot", metavar="OUT", help="Draw the frontiers: .png, .svg or .pdf.")
 @click.option("--csv", "csv_path", metavar="OUT", help="Write a row per simulation.")
 @click.option("--parquet", "parquet_path", metavar="OUT", help="The same rows as Parquet.")
+@click.option(
+    "--stream",
+    metavar="OUT",
+    help="Write each simulation as a line of JSON as soon as it ends; - is stdout.",
+)
 @click.option("--json", "json_path", metavar="OUT", help="Write workbench.sweep/1; - is stdout.")
 @click.pass_context
 def command(ctx, **given):
@@ -85,7 +98,7 @@ def command(ctx, **given):
     _check_files(given, setups)
     swept = run_sweep(given, setups)
     _write(given, swept)
-    if given["json_path"] != "-":
+    if "-" not in (given["json_path"], given["stream"]):
         _print(swept.frontiers, swept.notes)
     return 0 if swept.complete else 130
 
@@ -110,7 +123,7 @@ def run_sweep(given: dict, setups: dict[str, Setup]) -> Swept:
     """Simulate what is not in the cache; raises KeyboardInterrupt if nothing was simulated."""
     cache = open_cache(given)
     study = _study(given, setups)
-    complete = _simulate(study, job_count(given), cache)
+    complete = _simulate(study, job_count(given), cache, given.get("stream"))
     if not study.runs:
         raise KeyboardInterrupt
     frontiers = study.frontiers(given["sla"])
@@ -186,19 +199,20 @@ def named_arms(setup: Setup) -> dict[str, Arm]:
     return arms
 
 
-def _simulate(study: Study, jobs: int, cache: Cache | None) -> bool:
-    """Fill the study; whether it was not interrupted."""
+def _simulate(study: Study, jobs: int, cache: Cache | None, stream: str | None) -> bool:
+    """Fill the study, each run to ``stream`` as it comes; whether it was not interrupted."""
     began, tasks = time.perf_counter(), study.tasks()
     demands = [group.demand for group in study.groups]
     complete = True
     with (
+        RowStream(stream) as out,
         progress_bar(len(tasks), "simulating") as advance,
         Pool(demands, jobs=jobs, cache=cache) as pool,
     ):
         try:
             for run in study.simulate(pool, tasks):
-                load = run.get("concurrency", run.get("rate"))
-                advance(f"{run['scheduler']} at {load:g}")
+                out.write(row(study, run))
+                advance(_said(run))
         except KeyboardInterrupt:
             complete = False
             pool.close(at_once=True)
@@ -209,6 +223,14 @@ def _simulate(study: Study, jobs: int, cache: Cache | None) -> bool:
         err=True,
     )
     return complete
+
+
+def _said(run: dict) -> str:
+    """A finished run in a few words, for the bar."""
+    load = run.get("concurrency", run.get("rate"))
+    speed, throughput = run["speed_tok_s_user"]["mean"], run["throughput_tok_s_gpu"]
+    figures = f": {speed:.0f} tok/s/user, {throughput:,.0f} tok/s/GPU" if speed else ""
+    return f"{run['scheduler']} at {load:g}{figures}"
 
 
 def _notes(
@@ -229,10 +251,11 @@ def _check_files(given: dict, setups: dict[str, Setup]) -> None:
         "--plot": given["plot"],
         "--csv": given["csv_path"],
         "--parquet": given["parquet_path"],
+        "--stream": given["stream"],
         "--json": given["json_path"],
     }
     inputs = [path for setup in setups.values() for path in setup.files()]
-    check_outputs(outputs, inputs, streams=("--json",))
+    check_outputs(outputs, inputs, streams=("--stream", "--json"))
     if given["plot"]:
         from workbench.report.frontier_plot import check_suffix
 
