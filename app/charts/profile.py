@@ -134,7 +134,8 @@ def fit(cells: Sequence[dict], cost: StepCost) -> tuple[alt.LayerChart, pd.DataF
             int(cell[name]) for name in ("requests", "query_tokens", "context_tokens")
         )
         batch = requests * query
-        said = cost.verify_seconds(batch) + cost.attention_seconds(requests, context)
+        said = cost.verify_seconds(batch)
+        said += cost.attention_seconds(requests, context, queries=query)
         rows.append(
             {
                 "requests": requests,

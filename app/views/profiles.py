@@ -57,13 +57,17 @@ def _facts(profile: Profile) -> None:
 def _tables(profile: Profile) -> None:
     tabs = {}
     if part := profile.attention:
-        tabs["Attention"] = charts.table(
-            part.requests, part.context_tokens, part.seconds, "requests", "context (tokens)"
-        )
+        for queries, seconds in part.slices():
+            name = "Attention" if queries is None else f"Attention, {queries} query tokens"
+            tabs[name] = charts.table(
+                part.requests, part.context_tokens, seconds, "requests", "context (tokens)"
+            )
     if part := profile.draft:
-        tabs["Draft pass"] = charts.table(
-            part.requests, part.tokens, part.seconds, "requests", "drafted tokens"
-        )
+        for context, seconds in part.slices():
+            name = "Draft pass" if context is None else f"Draft pass at context {context}"
+            tabs[name] = charts.table(
+                part.requests, part.tokens, seconds, "requests", "drafted tokens"
+            )
     if part := profile.prefill:
         tabs["Prefill attention"] = charts.table(
             part.chunk_tokens,

@@ -162,6 +162,42 @@ def test_draft_context_layers_take_their_share_of_attention():
     assert steps.draft_seconds(4, 7, 0) == pytest.approx(0.0016 - 0.5 * 0.002)
 
 
+def test_attention_between_its_query_tokens():
+    document = changed(FULL, "attention.query_tokens", [1, 3])
+    one = [[0, 0.001], [0, 0.004]]
+    three = [[0.0005, 0.002], [0.001, 0.006]]
+    steps = cost(changed(document, "attention.seconds", [one, three]))
+    assert steps.attention_seconds(4, 1000) == 0.004
+    assert steps.attention_seconds(4, 1000, queries=2) == pytest.approx(0.005)
+    assert steps.attention_seconds(4, 1000, queries=4) == pytest.approx(0.007)  # the line goes on
+    assert steps.attention_seconds(1, 500, queries=3) == pytest.approx(0.00125)
+    many = steps.attention_seconds(4, 1000, queries=np.array([1, 2, 4]))
+    assert many.tolist() == [steps.attention_seconds(4, 1000, queries=q) for q in (1, 2, 4)]
+    # 4 anchors, 4 drafts, 8 prefill tokens: two query tokens each
+    step = dict(requests=4, batch_tokens=16, mean_context=1000, chunk_tokens=[8])
+    assert steps.step_parts(**step, context_tokens=[0]).attention == pytest.approx(0.005)
+    assert steps.attention_seconds(0, 1000, queries=np.array([1.0])).tolist() == [0]
+
+
+def test_draft_between_its_contexts():
+    draft = {"requests": [1], "tokens": [1, 3], "context_tokens": [100, 300]}
+    steps = cost(worked_example(), draft=draft | {"seconds": [[[0.001, 0.003]], [[0.002, 0.006]]]})
+    assert steps.draft_seconds(1, 3) == steps.draft_seconds(1, 3, 100) == 0.003
+    assert steps.draft_seconds(1, 2, 200) == pytest.approx(0.003)
+    assert steps.draft_seconds(1, 3, 400) == pytest.approx(0.0075)
+    assert steps.draft_seconds(1, 3, 0) == 0.003  # never below the edge
+
+
+def test_verify_beside_prefill():
+    document = changed(worked_example(), "verify.prefill_token_seconds", -1e-4)
+    steps = cost(document)
+    assert steps.verify_seconds(16) == 0.012
+    assert steps.verify_seconds(16, prefill_tokens=10) == pytest.approx(0.011)
+    assert steps.verify_seconds(16, prefill_tokens=1000) == 0  # never below nothing
+    assert steps.verify_span(15, 2, 10) == pytest.approx([0.011, 0.011, 0.015])
+    assert steps.verify_seconds(np.array([16]), 10).tolist() == [steps.verify_seconds(16, 10)]
+
+
 def test_host():
     host = {
         "sync_seconds": 5e-4,

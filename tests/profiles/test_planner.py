@@ -17,6 +17,9 @@ def test_the_default_belief_is_the_truth(requests, prefill, drafts, mixed):
     document = changed(document, "draft.context_layers", 5)
     if not mixed:
         del document["mixed"]
+        document = changed(document, "verify.prefill_token_seconds", -1e-5)
+        table = document["attention"]["seconds"]
+        document["attention"] |= {"query_tokens": [1, 5], "seconds": [table, [[0.001] * 2] * 2]}
     truth = cost(document)
     chunks, contexts = ([prefill], [500]) if prefill else ([], [])
     believed = TruthBelief(truth).step_seconds(

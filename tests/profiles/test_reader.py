@@ -205,7 +205,54 @@ BAD = [
     ("graphs.beyond.seconds", [[0.1]] * 2, "graphs.beyond.seconds", "2 axes"),
     ("power.watts", [[300]] * 2, "power.watts", "2 axes"),
     ("mixed.seconds", [[[0.1]]], "mixed.seconds", "3 axes"),
+    # optional axes
+    ("attention.seconds.0.0", "x", "attention.seconds[0][0]", "expected `float`"),
+    ("attention.query_tokens", [1, 2], "attention.seconds", "2 axes and query_tokens makes 3"),
+    ("attention.query_tokens", [1, 1], "attention.seconds", "2 axes and query_tokens"),
+    ("attention.query_tokens", "x", "attention.seconds", "2 axes and query_tokens"),
+    ("draft.context_tokens", [16], "draft.seconds", "2 axes and context_tokens makes 3"),
+    ("verify.prefill_token_seconds", 1e7, "verify.prefill_token_seconds", "at most 1e+06"),
+    ("verify.prefill_token_seconds", -1e7, "verify.prefill_token_seconds", "at least -1e+06"),
 ]
+
+QUERIES = worked_example() | {
+    "attention": {
+        "query_tokens": [1, 8],
+        "requests": [1],
+        "context_tokens": [0, 99],
+        "seconds": [[[0, 0.1]], [[0, 0.2]]],
+    },
+    "draft": {
+        "context_tokens": [0, 99],
+        "requests": [1],
+        "tokens": [7],
+        "seconds": [[[0.1]], [[0.2]]],
+    },
+}
+BAD_AXES = [
+    ("attention.query_tokens", [8, 1], "attention.query_tokens[1]", "1 does not come after 8"),
+    ("attention.query_tokens", [0, 1], "attention.query_tokens[0]", "is 0"),
+    ("attention.query_tokens", [1], "attention.seconds", "2 tables for the 1 points"),
+    ("attention.query_tokens", ..., "attention.seconds", "3 axes"),
+    ("attention.seconds.1.0.1", "x", "attention.seconds[1][0][1]", "expected `float`"),
+    ("attention.seconds.1.0.1", -1, "attention.seconds[1][0][1]", "at least 0"),
+    ("attention.seconds.1", [[0]], "attention.seconds[1][0]", "1 values for the 2 points"),
+    ("attention.seconds.1", [], "attention.seconds[1]", "0 rows for the 1 points"),
+    ("draft.context_tokens", [0, 0], "draft.context_tokens[1]", "0 does not come after 0"),
+    ("draft.seconds.1.0.0", -1, "draft.seconds[1][0][0]", "at least 0"),
+    ("draft.context_layers", 3, "draft.context_layers", "so does draft.context_tokens"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "place", "words"), BAD_AXES)
+def test_bad_optional_axes(path, value, place, words):
+    read = profile(QUERIES)
+    assert [q for q, _ in read.attention.slices()] == [1, 8]
+    assert read.draft.slices()[1] == (99, [[0.2]])
+    with pytest.raises(InputError) as caught:
+        profile(changed(QUERIES, path, value))
+    assert caught.value.place == place and words in str(caught.value)
+    assert caught.value.file == "test.json" and caught.value.mend
 
 
 @pytest.mark.parametrize(("path", "value", "place", "words"), BAD)
@@ -218,8 +265,8 @@ def test_bad_fields(path, value, place, words):
 
 
 def test_an_unknown_axis_is_named():
-    draft = {"requests": [1, 4], "tokens": [7], "context_tokens": [0], "seconds": THREE_AXES}
-    with pytest.raises(InputError, match="context_tokens"):
+    draft = {"requests": [1, 4], "tokens": [7], "layer_counts": [0], "seconds": THREE_AXES}
+    with pytest.raises(InputError, match="layer_counts"):
         profile(worked_example() | {"draft": draft})
 
 

@@ -33,6 +33,10 @@ MORE = {
         "target": {"name": "x", "layers": 10},
     },
     "factor": {"target": {"name": "x", "layers": 10}},
+    "axes": {
+        "verify": {"batch_tokens": [1, 4, 8, 16, 64], "seconds": [0.01, 0.011, 0.013, 0.02, 0.06],
+                   "prefill_token_seconds": -1e-5},
+    },
 }  # fmt: skip
 
 
@@ -45,6 +49,12 @@ def full_profile(folder, name="full"):
     if name == "factor":
         attention = {"mixed": 1.7}
         draft = {"context_layers": 3}
+    if name == "axes":
+        attention = {"query_tokens": [1, 3], "mixed": 1.3,
+                     "seconds": [[[0, 0.001], [0, 0.004]], [[0, 0.0013], [1e-4, 0.007]]]}
+        draft = {"context_tokens": [8, 64, 200],
+                 "seconds": [[[0.001, 0.002], [0.002, 0.005]], [[0.001, 0.003], [0.002, 0.006]],
+                             [[0.004, 0.005], [0.007, 0.009]]]}
     return read_profile(str(write_profile(
         folder / f"{name}.json", [1, 4, 8, 16, 64], [0.01, 0.011, 0.013, 0.02, 0.06],
         graphs={"batch_tokens": [1, 2, 4, 8, 16],
@@ -66,7 +76,7 @@ def table(folder, kind):
     if kind == "truth":
         return None
     if kind in ("floor", "ceil", "linear", "cells"):
-        return profile_belief(full_profile(folder, "belief"), kind)
+        return profile_belief(full_profile(folder, "axes"), kind)
     path = folder / "sps.json"
     path.write_text(
         '{"sample_batch_tokens":[1,8,32],"sample_steps_per_sec":[90,70,30],"max_batch_tokens":64}'

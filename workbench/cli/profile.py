@@ -170,20 +170,34 @@ def _tables(cost: StepCost, summary: dict[str, Any]) -> list[tuple[str, Table]]:
         tables.append(("Eager steps past the last graph", eager))
     if profile.attention:
         part = profile.attention
-        title = f"Attention above context {profile.verify.reference_context}, ms"
-        tables += _grids(title, "requests", "context", part.requests, part.context_tokens, part)
+        title = f"Attention above context {profile.verify.reference_context}"
+        for queries, seconds in part.slices():
+            at = "" if queries is None else f", {queries} query tokens per request"
+            tables += _grids(
+                f"{title}{at}, ms",
+                "requests",
+                "context",
+                part.requests,
+                part.context_tokens,
+                seconds,
+            )
     if profile.draft:
         part = profile.draft
-        title = "Draft pass, ms"
-        tables += _grids(title, "requests", "drafts", part.requests, part.tokens, part)
+        for context, seconds in part.slices():
+            at = "" if context is None else f" at context {context}"
+            tables += _grids(
+                f"Draft pass{at}, ms", "requests", "drafts", part.requests, part.tokens, seconds
+            )
     if profile.prefill:
         part = profile.prefill
         title = "Prefill: attention of a chunk over what precedes it, ms"
-        tables += _grids(title, "chunk", "after", part.chunk_tokens, part.context_tokens, part)
+        chunks, contexts = part.chunk_tokens, part.context_tokens
+        tables += _grids(title, "chunk", "after", chunks, contexts, part.seconds)
     if profile.mixed:
         part = profile.mixed
         title = "Forward pass of steps with prefill, ms"
-        tables += _grids(title, "prefill", "B", part.prefill_tokens, part.batch_tokens, part)
+        chunks, tokens = part.prefill_tokens, part.batch_tokens
+        tables += _grids(title, "prefill", "B", chunks, tokens, part.seconds)
     if profile.host:
         host = _table("field", "value")
         for field in profile.host.__struct_fields__:
@@ -222,7 +236,12 @@ def _verify_table(summary: dict[str, Any]) -> tuple[str, Table]:
 
 
 def _grids(
-    title: str, row: str, column: str, rows: list[int], columns: list[int], part
+    title: str,
+    row: str,
+    column: str,
+    rows: list[int],
+    columns: list[int],
+    values: list[list[float]],
 ) -> list[tuple[str, Table]]:
     """A matrix as tables of at most 7 columns, so that 80 characters hold them."""
     tables = []
@@ -231,7 +250,7 @@ def _grids(
         table = _table(row)
         for value in shown:
             table.add_column(f"{column} {value}", justify="right")
-        for point, seconds in zip(rows, part.seconds, strict=True):
+        for point, seconds in zip(rows, values, strict=True):
             table.add_row(str(point), *map(_ms, seconds[start : start + 7]))
         tables.append((title if start == 0 else f"{title} (continued)", table))
     return tables

@@ -1,8 +1,8 @@
 """What a step costs: the truth that the simulator charges.
 
 Step time = verify(B padded to the next captured size; past the last one the eager curve)
-          + attention(R, mean context) + Σ prefill(chunk, context before it)
-          + draft(R, drafted tokens) + host.
+          + attention(R, mean context, query tokens per request)
+          + Σ prefill(chunk, context before it) + draft(R, drafted tokens, mean context) + host.
 
 ``docs/cost-model.md`` states every rule with a worked example. All of it is pure: the same
 arguments give the same seconds.
@@ -17,7 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.compiled import njit
-from workbench.profiles.interpolate import ByToken, Curve, Table, packed_at
+from workbench.profiles.interpolate import (
+    ByToken,
+    Curve,
+    Stack,
+    Table,
+    between_layers,
+    packed_layers,
+    pair,
+    rule,
+)
 from workbench.profiles.profile import Attention, AttentionTable, Host, Profile
 
 _PARTS = ("attention", "prefill", "draft", "host", "graphs")
@@ -41,42 +50,67 @@ class StepParts(NamedTuple):
 class PackedCost(NamedTuple):
     """Parts of a step's seconds as arrays; ``verify_table`` is the other one.
 
-    Tables are ``interpolate.Table.packed``, empty where the profile has none.
+    Tables are ``interpolate.Table.packed`` (attention: ``Stack.packed``), empty where the profile
+    has none.
     """
 
-    attention: np.ndarray  # by requests and mean context
+    attention: np.ndarray  # by query tokens, requests and mean context
     attention_mixed: np.ndarray  # the same beside prefill, where the profile has a table for it
     mixed: np.ndarray  # forward pass by prefill and padded batch tokens
     prefill: np.ndarray  # by chunk and the context before it
-    draft: np.ndarray  # [drafts + 1, requests + 1], at the context at which it was measured
+    draft: np.ndarray  # [contexts, drafts + 1, requests + 1]
+    draft_contexts: np.ndarray  # empty: at the context at which it was measured
     rates: np.ndarray  # see the indices below
 
 
 # Indices of ``PackedCost.rates``.
-ASYNC, SYNC, PER_REQUEST, PER_NEW, PER_PREFILL_TOKEN, MIXED_FACTOR, CONTEXT_SHARE, CONTEXT = range(
-    8
-)
+(
+    ASYNC, SYNC, PER_REQUEST, PER_NEW, PER_PREFILL_TOKEN, MIXED_FACTOR, CONTEXT_SHARE, CONTEXT,
+    VERIFY_PREFILL,
+) = range(9)  # fmt: skip
 
 
 @njit
 def packed_attention(attention, attention_mixed, rates, requests, context, prefill):
-    """``StepCost.attention_seconds`` of packed parts."""
+    """Axis, values and factor of attention at R and context, for ``attention_at``."""
     if prefill == 0:
-        return packed_at(attention, requests, context)
+        axis, values = packed_layers(attention, requests, context)
+        return axis, values, 1.0
     if len(attention_mixed):
-        return packed_at(attention_mixed, requests, context)
-    return packed_at(attention, requests, context) * rates[MIXED_FACTOR]
+        axis, values = packed_layers(attention_mixed, requests, context)
+        return axis, values, 1.0
+    axis, values = packed_layers(attention, requests, context)
+    return axis, values, rates[MIXED_FACTOR]
 
 
 @njit
-def packed_draft(draft, attention, rates, requests, drafts, context):
+def attention_at(part, queries):
+    """``StepCost.attention_seconds`` of what ``packed_attention`` gives."""
+    axis, values, factor = part
+    return between_layers(axis, values, queries) * factor
+
+
+@njit
+def packed_draft(draft, draft_contexts, attention, rates, requests, drafts, context):
     """``StepCost.draft_seconds`` of packed parts."""
-    seconds = draft[drafts, requests]
+    seconds = draft[0, drafts, requests]
+    if drafts and len(draft_contexts):
+        x, i = draft_contexts, pair(draft_contexts, context)
+        below, above = draft[i, drafts, requests], draft[i + 1, drafts, requests]
+        seconds = rule(context, x[i], x[i + 1], below, above)
     if drafts == 0 or rates[CONTEXT_SHARE] == 0.0:
         return seconds
-    more = packed_at(attention, requests, context)
-    more -= packed_at(attention, requests, rates[CONTEXT])
+    axis, values = packed_layers(attention, requests, context)
+    more = between_layers(axis, values, 1.0)
+    axis, values = packed_layers(attention, requests, rates[CONTEXT])
+    more -= between_layers(axis, values, 1.0)
     return max(0.0, seconds + rates[CONTEXT_SHARE] * more)
+
+
+@njit
+def beside_prefill(seconds, rate, prefill):
+    """``StepCost.beside_prefill`` of one value."""
+    return max(0.0, seconds + rate * prefill) if prefill and rate != 0.0 else seconds
 
 
 class StepCost:
@@ -98,6 +132,7 @@ class StepCost:
         self.kv_block_tokens = cache.block_tokens if cache else 16
         self.admission_lag_steps = host.admission_lag_steps if host else 0
 
+        self._verify_prefill = profile.verify.prefill_token_seconds
         self._verify = Curve(profile.verify.batch_tokens, profile.verify.seconds)
         beyond = graphs.beyond if graphs else None
         self._beyond = Curve(beyond.batch_tokens, beyond.seconds) if beyond else None
@@ -118,8 +153,9 @@ class StepCost:
         self._watts = Curve(power.batch_tokens, power.watts) if power else None
 
     def _read_attention(self, attention: Attention | None) -> None:
-        def table(part: AttentionTable) -> Table:
-            return Table(part.requests, part.context_tokens, part.seconds)
+        def table(part: AttentionTable) -> Stack:
+            queries, tables = zip(*part.slices(), strict=True)
+            return Stack(queries, part.requests, part.context_tokens, tables)
 
         mixed = attention.mixed if attention else None
         self._attention = table(attention) if attention else None
@@ -128,7 +164,11 @@ class StepCost:
 
     def _read_draft(self, profile: Profile) -> None:
         draft, graphs = profile.draft, profile.graphs
-        self._draft = Table(draft.requests, draft.tokens, draft.seconds) if draft else None
+        self._draft = None
+        if draft:
+            contexts, tables = zip(*draft.slices(), strict=True)
+            self._draft = Stack(contexts, draft.requests, draft.tokens, tables)
+        self._draft_contexts = (draft.context_tokens if draft else None) or []
         self._draft_captured = (graphs.requests if graphs else None) or []
         self._per_prefill_token = draft.per_prefill_token_seconds if draft else 0.0
         layers = draft.context_layers if draft else 0
@@ -157,20 +197,29 @@ class StepCost:
         """Seconds of the target's forward pass over B batch tokens, an int or an integer array.
 
         B has its prefill tokens in. No tokens cost nothing. ``prefill_tokens`` matters only to
-        profiles with a ``mixed`` table, which then replaces the verify curve.
+        profiles with ``verify.prefill_token_seconds``, which are added, or with a ``mixed`` table,
+        which then replaces both.
         """
         if isinstance(batch_tokens, np.ndarray):
             if self._mixed is not None and prefill_tokens:
                 return self._mixed.values(prefill_tokens, self.padded(batch_tokens))
-            return self._verify_array(batch_tokens)
+            return self.beside_prefill(self._verify_array(batch_tokens), prefill_tokens)
         batch_tokens = int(batch_tokens)
         if batch_tokens <= 0:
             return 0.0
         if self._mixed is not None and prefill_tokens:
             return self._mixed.at(prefill_tokens, self.padded(batch_tokens))
         if self._beyond is not None and batch_tokens > self.last_captured:
-            return self._beyond.at(batch_tokens)
-        return self._verify.at(self.padded(batch_tokens))
+            seconds = self._beyond.at(batch_tokens)
+        else:
+            seconds = self._verify.at(self.padded(batch_tokens))
+        return float(self.beside_prefill(seconds, prefill_tokens))
+
+    def beside_prefill(self, seconds, prefill_tokens: int):
+        """Seconds of verify by batch tokens, with what the step's prefill tokens add or save."""
+        if not prefill_tokens or not self._verify_prefill:
+            return seconds
+        return np.maximum(0.0, seconds + self._verify_prefill * prefill_tokens)
 
     def _verify_array(self, batch_tokens: np.ndarray) -> np.ndarray:
         seconds = self._verify.values(self.padded(batch_tokens))
@@ -187,24 +236,33 @@ class StepCost:
         """``verify_seconds`` of first..first + more batch tokens, float64 [more + 1]."""
         if self._mixed is not None and prefill_tokens:
             return self.verify_seconds(np.arange(first, first + more + 1), prefill_tokens)
-        return self._by_token.upto(first + more)[first:]
+        return self.beside_prefill(self._by_token.upto(first + more)[first:], prefill_tokens)
 
     # The other parts -----------------------------------------------------------------------------
 
     def attention_seconds(
-        self, requests: int, mean_context: float, prefill_tokens: int = 0
-    ) -> float:
+        self,
+        requests: int,
+        mean_context: float,
+        prefill_tokens: int = 0,
+        queries: float | np.ndarray = 1.0,
+    ):
         """Attention of R decoding requests above ``verify.reference_context``, in seconds.
 
-        mean_context: tokens per request. Beside prefill the profile's ``attention.mixed`` holds.
+        mean_context: tokens per request; queries: query tokens per request (anchor and verified
+        drafts), a number or an array, of which the answer has the shape. Beside prefill the
+        profile's ``attention.mixed`` holds.
         """
+        many = isinstance(queries, np.ndarray)
         if self._attention is None or requests <= 0:
-            return 0.0
-        if not prefill_tokens:
-            return self._attention.at(requests, mean_context)
-        if self._attention_mixed is not None:
-            return self._attention_mixed.at(requests, mean_context)
-        return self._attention.at(requests, mean_context) * self._mixed_factor
+            return np.zeros(len(queries)) if many else 0.0
+        stack, factor = self._attention, 1.0
+        if prefill_tokens:
+            stack = self._attention_mixed or stack
+            factor = self._mixed_factor
+        if many:
+            return stack.values(queries, requests, mean_context) * factor
+        return stack.at(queries, requests, mean_context) * factor
 
     def prefill_seconds(
         self, chunk_tokens: Sequence[int] | np.ndarray, context_tokens: Sequence[int] | np.ndarray
@@ -221,15 +279,19 @@ class StepCost:
     def draft_seconds(self, requests: int, tokens: int, mean_context: float | None = None) -> float:
         """The draft pass of R requests that draft ``tokens`` each, in seconds; 0 if nothing is.
 
-        mean_context: tokens per request; None: the context at which the pass was measured.
+        mean_context: tokens per request; None: the (first) context at which it was measured.
         """
         if self._draft is None or requests <= 0 or tokens <= 0:
             return 0.0
-        seconds = self._draft.at(_next(self._draft_captured, requests), tokens)
+        context = mean_context
+        if context is None:
+            context = self._draft_contexts[0] if self._draft_contexts else 0.0
+        seconds = self._draft.at(context, _next(self._draft_captured, requests), tokens)
         if not self._context_share or mean_context is None or self._attention is None:
             return seconds
         attention = self._attention.at
-        more = attention(requests, mean_context) - attention(requests, self._draft_context)
+        more = attention(1.0, requests, mean_context)
+        more -= attention(1.0, requests, self._draft_context)
         return max(0.0, seconds + self._context_share * more)
 
     def draft_prefill_seconds(self, prefill_tokens: int) -> float:
@@ -269,12 +331,13 @@ class StepCost:
         drafted per request; drafter: whether prefill feeds a drafter (None: if draft_tokens > 0).
         """
         prefill_tokens = int(sum(chunk_tokens))
+        queries = (batch_tokens - prefill_tokens) / requests if requests else 0.0
         draft = self.draft_seconds(requests, draft_tokens, mean_context)
         if draft_tokens > 0 if drafter is None else drafter:
             draft += self.draft_prefill_seconds(prefill_tokens)
         return StepParts(
             verify=self.verify_seconds(batch_tokens, prefill_tokens),
-            attention=self.attention_seconds(requests, mean_context, prefill_tokens),
+            attention=self.attention_seconds(requests, mean_context, prefill_tokens, queries),
             prefill=self.prefill_seconds(chunk_tokens, context_tokens),
             draft=draft,
             host=self.host_seconds(sync, requests, new_requests),
@@ -290,12 +353,16 @@ class StepCost:
         """All parts as arrays, for up to ``requests`` that draft up to ``drafts`` tokens."""
         host = self.profile.host or Host()
 
-        def table(part: Table | None) -> np.ndarray:
+        def table(part: Table | Stack | None) -> np.ndarray:
             return np.empty(0) if part is None else part.packed()
 
-        draft = np.zeros((drafts + 1, requests + 1))
-        for tokens in range(1, drafts + 1):
-            draft[tokens] = [self.draft_seconds(count, tokens) for count in range(requests + 1)]
+        contexts = self._draft_contexts if len(self._draft_contexts) > 1 else []
+        draft = np.zeros((len(contexts) or 1, drafts + 1, requests + 1))
+        for i, context in enumerate(contexts or [None]):
+            for tokens in range(1, drafts + 1):
+                draft[i, tokens] = [
+                    self.draft_seconds(count, tokens, context) for count in range(requests + 1)
+                ]
         share = 0.0 if self._attention is None else self._context_share
         return PackedCost(
             attention=table(self._attention),
@@ -303,6 +370,7 @@ class StepCost:
             mixed=table(self._mixed),
             prefill=table(self._prefill),
             draft=draft,
+            draft_contexts=np.array(contexts, np.float64),
             rates=np.array(
                 [
                     host.async_seconds,
@@ -313,6 +381,7 @@ class StepCost:
                     self._mixed_factor,
                     share,
                     self._draft_context,
+                    self._verify_prefill,
                 ]
             ),
         )

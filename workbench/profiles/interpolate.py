@@ -126,8 +126,50 @@ class Table:
         return _rule_array(row, r[i], r[i + 1], above, below)
 
 
+class Stack:
+    """Tables over a further axis: each at one point, then the rule between two of them.
+
+    layers [l]: strictly increasing points; rows [m], columns [n]; values [l][m][n]. One layer is
+    that table alone.
+    """
+
+    __slots__ = ("_axis", "_tables")
+
+    def __init__(
+        self,
+        layers: Sequence[float],
+        rows: Sequence[float],
+        columns: Sequence[float],
+        values: Sequence[Sequence[Sequence[float]]],
+    ):
+        self._axis = _Axis(layers) if len(layers) > 1 else None
+        self._tables = [Table(rows, columns, table) for table in values]
+
+    def packed(self) -> np.ndarray:
+        """All tables in one array, for ``packed_layer_at``: l, layers, then ``Table.packed``s."""
+        layers = [] if self._axis is None else self._axis.array
+        head = [[float(len(self._tables))], layers]
+        return np.concatenate([*head, *(table.packed() for table in self._tables)])
+
+    def at(self, layer: float, row: float, column: float) -> float:
+        """The value at one point."""
+        if self._axis is None:
+            return self._tables[0].at(row, column)
+        i, x = self._axis.pair(layer), self._axis.points
+        below, above = (self._tables[k].at(row, column) for k in (i, i + 1))
+        return _rule(layer, x[i], x[i + 1], below, above)
+
+    def values(self, layers: np.ndarray, row: float, column: float) -> np.ndarray:
+        """``at`` of every layer, float64."""
+        if self._axis is None:
+            return np.full(len(layers), self._tables[0].at(row, column))
+        i, x = self._axis.pairs(layers), self._axis.array
+        y = np.array([table.at(row, column) for table in self._tables])
+        return _rule_array(layers, x[i], x[i + 1], y[i], y[i + 1])
+
+
 @njit
-def _pair(points, v):
+def pair(points, v):
     """``_Axis.pair`` of an array of at least two points."""
     low, high = 0, len(points)
     while low < high:
@@ -146,13 +188,37 @@ def packed_at(grid, row, column):
         return 0.0
     m, n = int(grid[0]), int(grid[1])
     rows, columns = grid[2 : 2 + m], grid[2 + m : 2 + m + n]
-    i, j = _pair(rows, row), _pair(columns, column)
+    i, j = pair(rows, row), pair(columns, column)
     upper = 2 + m + n + i * n + j
     lower = upper + n
     c0, c1 = columns[j], columns[j + 1]
     above = rule(column, c0, c1, grid[upper], grid[upper + 1])
     below = rule(column, c0, c1, grid[lower], grid[lower + 1])
     return rule(row, rows[i], rows[i + 1], above, below)
+
+
+@njit
+def packed_layers(stack, row, column):
+    """Points and values at (row, column) of a ``Stack.packed`` array, for ``between_layers``."""
+    if len(stack) == 0:
+        return np.zeros(0), np.zeros(1)
+    count = int(stack[0])
+    axis = stack[1 : 1 + count] if count > 1 else stack[:0]
+    tables = stack[1 + len(axis) :]
+    size = len(tables) // count
+    values = np.empty(count)
+    for k in range(count):
+        values[k] = packed_at(tables[k * size : (k + 1) * size], row, column)
+    return axis, values
+
+
+@njit
+def between_layers(axis, values, layer):
+    """``Stack.at`` of what ``packed_layers`` gives."""
+    if len(values) == 1:
+        return values[0]
+    i = pair(axis, layer)
+    return rule(layer, axis[i], axis[i + 1], values[i], values[i + 1])
 
 
 class ByToken:

@@ -49,19 +49,35 @@ class Drafter(msgspec.Struct, kw_only=True):
 
 
 class Verify(msgspec.Struct, kw_only=True):
-    """The target's forward pass by batch tokens, at ``reference_context`` tokens per request."""
+    """The target's forward pass by batch tokens, at ``reference_context`` tokens per request.
+
+    ``prefill_token_seconds`` is added for each prefill token of a step. It is below 0 where
+    ``seconds`` compute the logits of every token: of a prompt only the last token needs them.
+    """
 
     batch_tokens: list[int]
     seconds: list[float]
     reference_context: int = 0
+    prefill_token_seconds: float = 0.0
 
 
 class AttentionTable(msgspec.Struct, kw_only=True):
-    """Seconds above the reference context, [requests][context_tokens]."""
+    """Seconds above the reference context, [requests][context_tokens].
+
+    With ``query_tokens``, tokens per decoding request (anchor and verified drafts), ``seconds`` are
+    [query_tokens][requests][context_tokens].
+    """
 
     requests: list[int]
     context_tokens: list[int]
-    seconds: list[list[float]]
+    seconds: list[list[Any]]
+    query_tokens: list[int] | None = None
+
+    def slices(self) -> list[tuple[int | None, list[list[float]]]]:
+        """The tables [requests][context_tokens], each with its query tokens (None: no axis)."""
+        if self.query_tokens is None:
+            return [(None, self.seconds)]
+        return list(zip(self.query_tokens, self.seconds, strict=True))
 
 
 class Attention(AttentionTable, kw_only=True):
@@ -81,16 +97,25 @@ class Prefill(msgspec.Struct, kw_only=True):
 class Draft(msgspec.Struct, kw_only=True):
     """The draft pass, [requests][tokens]; one column: the whole block costs the same.
 
-    ``context_layers`` layers of the drafter attend to the whole context, as the target's do;
-    ``seconds`` were measured at ``reference_context`` (default: that of ``verify``).
+    With ``context_tokens``, mean context per request, ``seconds`` are
+    [context_tokens][requests][tokens]. Without, ``context_layers`` layers of the drafter attend to
+    the whole context, as the target's do, and ``seconds`` were measured at ``reference_context``
+    (default: that of ``verify``).
     """
 
     requests: list[int]
     tokens: list[int]
-    seconds: list[list[float]]
+    seconds: list[list[Any]]
+    context_tokens: list[int] | None = None
     per_prefill_token_seconds: float = 0.0
     context_layers: int = 0
     reference_context: int | None = None
+
+    def slices(self) -> list[tuple[int | None, list[list[float]]]]:
+        """The tables [requests][tokens], each with its context (None: no axis)."""
+        if self.context_tokens is None:
+            return [(None, self.seconds)]
+        return list(zip(self.context_tokens, self.seconds, strict=True))
 
 
 class Host(msgspec.Struct, kw_only=True):

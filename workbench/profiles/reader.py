@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
+
 from workbench.errors import InputError
 from workbench.files import resolve
 from workbench.profiles.document import (
@@ -16,16 +18,18 @@ from workbench.profiles.document import (
     read_object,
 )
 from workbench.profiles.profile import FORMAT, AttentionTable, KVCache, Profile
+from workbench.validation import explain
 
 default_profile_name = "h200-qwen3-8b-bf16-dspark7"
 
-# table -> (its values, its axes); a file may nest the values no deeper than that
+# table -> (its values, its axes); a file may nest the values no deeper than that. An axis in
+# brackets is optional and, where it is given, the outermost
 _TABLES = {
     "verify": ("seconds", ("batch_tokens",)),
-    "attention": ("seconds", ("requests", "context_tokens")),
-    "attention.mixed": ("seconds", ("requests", "context_tokens")),
+    "attention": ("seconds", ("[query_tokens]", "requests", "context_tokens")),
+    "attention.mixed": ("seconds", ("[query_tokens]", "requests", "context_tokens")),
     "prefill": ("seconds", ("chunk_tokens", "context_tokens")),
-    "draft": ("seconds", ("requests", "tokens")),
+    "draft": ("seconds", ("[context_tokens]", "requests", "tokens")),
     "graphs.beyond": ("seconds", ("batch_tokens",)),
     "mixed": ("seconds", ("prefill_tokens", "batch_tokens")),
     "power": ("watts", ("batch_tokens",)),
@@ -57,32 +61,56 @@ def parse_profile(document: dict[str, Any], path: str | os.PathLike) -> Profile:
         mend = f'this version reads "{FORMAT}"'
         raise InputError(problem, file=path, place="format", mend=mend)
     for table, (values, axes) in _TABLES.items():
-        _refuse_unknown_axes(document, table, values, axes, path)
+        _check_axes(document, table, values, axes, path)
     profile = convert({k: v for k, v in document.items() if k != "document"}, Profile, path)
     profile.document = document
     _check(profile, Checks(path))
     return profile
 
 
-def _refuse_unknown_axes(document, table: str, values: str, axes: tuple[str, ...], path) -> None:
+def _check_axes(document, table: str, values: str, axes: tuple[str, ...], path) -> None:
     node: Any = document
     for key in table.split("."):
         node = node.get(key) if isinstance(node, dict) else None
     if not isinstance(node, dict):
         return
+    optional = axes[0].strip("[]") if axes[0].startswith("[") else None
+    required = axes[1:] if optional else axes
+    known = (optional, *required) if optional and node.get(optional) is not None else required
     depth, inner = 0, node.get(values)
     while isinstance(inner, list):
         depth, inner = depth + 1, inner[0] if inner else None
-    if depth <= len(axes):
+    place = f"{table}.{values}"
+    if len(known) > len(required):
+        if depth < len(known) and isinstance(node.get(values), list):
+            raise InputError(
+                f"has {depth} axes and {optional} makes {len(known)}",
+                file=path,
+                place=place,
+                mend=f"nest it as {' × '.join(known)}, or leave {optional} out",
+            )
+        if depth == len(known):  # the structs cannot tell by type how deep it is
+            _typed(node[values], list[list[list[float]]], path, place)
+    elif optional and depth == len(known):
+        _typed(node[values], list[list[float]], path, place)
+    if depth <= len(known):
         return
-    others = [k for k, v in node.items() if isinstance(v, list) and k not in (*axes, values)]
+    others = [k for k, v in node.items() if isinstance(v, list) and k not in (*known, values)]
     named = f" (perhaps {', '.join(others)})" if others else ""
     raise InputError(
         f"has {depth} axes, one that this version does not know{named}",
         file=path,
-        place=f"{table}.{values}",
+        place=place,
         mend=f"known are {' × '.join(axes)}: keep one slice of the others",
     )
+
+
+def _typed(values: Any, kind: Any, path, place: str) -> None:
+    try:
+        msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        problem, place, mend = explain(error, place)
+        raise InputError(problem, file=path, place=place, mend=mend) from error
 
 
 def _check(profile: Profile, checks: Checks) -> None:
@@ -96,6 +124,8 @@ def _check(profile: Profile, checks: Checks) -> None:
     checks.axis("verify.batch_tokens", verify.batch_tokens)
     _column(checks, "verify", verify)
     checks.number("verify.reference_context", verify.reference_context, most=MOST_CONTEXT)
+    rate = verify.prefill_token_seconds
+    checks.number("verify.prefill_token_seconds", rate, least=-MOST_SECONDS, most=MOST_SECONDS)
     _check_tables(profile, checks)
     if profile.host is not None:
         for field in profile.host.__struct_fields__:
@@ -142,27 +172,40 @@ def _column(checks: Checks, field: str, table) -> None:
 
 
 def _grid(
-    checks: Checks, field: str, table, rows: str, columns: str, least: int, positive: bool = False
+    checks: Checks,
+    field: str,
+    table,
+    rows: str,
+    columns: str,
+    least: int,
+    positive: bool = False,
+    layers: str | None = None,
+    first: int = 1,
 ) -> None:
+    """``layers``: the optional axis, whose points start at ``first`` or above."""
     row_points, column_points = getattr(table, rows), getattr(table, columns)
     checks.axis(f"{field}.{rows}", row_points)
     checks.axis(f"{field}.{columns}", column_points, least, _MOST_POINT.get(columns, MOST_TOKENS))
-    checks.matrix(
-        f"{field}.seconds",
-        table.seconds,
-        (f"{field}.{rows}", row_points),
-        (f"{field}.{columns}", column_points),
-        positive=positive,
-        most=MOST_SECONDS,
-    )
+    named = (f"{field}.{rows}", row_points), (f"{field}.{columns}", column_points)
+    tables = {f"{field}.seconds": table.seconds}
+    if layers is not None and getattr(table, layers) is not None:
+        points = getattr(table, layers)
+        checks.axis(f"{field}.{layers}", points, first, _MOST_POINT.get(layers, MOST_TOKENS))
+        problem = f"has {len(table.seconds)} tables for the {len(points)} points of {layers}"
+        same = len(table.seconds) == len(points)
+        checks.require(same, f"{field}.seconds", problem, "give one table per point")
+        tables = {f"{field}.seconds[{i}]": part for i, part in enumerate(table.seconds)}
+    for place, part in tables.items():
+        checks.matrix(place, part, *named, positive=positive, most=MOST_SECONDS)
 
 
 def _check_tables(profile: Profile, checks: Checks) -> None:
     if profile.attention is not None:
-        _grid(checks, "attention", profile.attention, "requests", "context_tokens", 0)
+        axes = "requests", "context_tokens", 0
+        _grid(checks, "attention", profile.attention, *axes, layers="query_tokens")
         mixed = profile.attention.mixed
         if isinstance(mixed, AttentionTable):
-            _grid(checks, "attention.mixed", mixed, "requests", "context_tokens", 0)
+            _grid(checks, "attention.mixed", mixed, *axes, layers="query_tokens")
         elif mixed is not None:
             checks.number("attention.mixed", mixed, most=_MOST_FACTOR)
     if profile.prefill is not None:
@@ -172,7 +215,14 @@ def _check_tables(profile: Profile, checks: Checks) -> None:
     draft = profile.draft
     if draft is None:
         return
-    _grid(checks, "draft", draft, "requests", "tokens", 1)
+    _grid(checks, "draft", draft, "requests", "tokens", 1, layers="context_tokens", first=0)
+    twice = draft.context_tokens is not None and draft.context_layers
+    checks.require(
+        not twice,
+        "draft.context_layers",
+        "prices the context, and so does draft.context_tokens",
+        "leave one of them out",
+    )
     prefill_seconds = draft.per_prefill_token_seconds
     checks.number("draft.per_prefill_token_seconds", prefill_seconds, most=MOST_SECONDS)
     checks.number("draft.context_layers", draft.context_layers, most=_MOST_LAYERS)

@@ -170,7 +170,8 @@ def _packed(cost: StepCost, slots: int, drafts: int) -> PackedCost:
 
 def _parts(packed: PackedCost) -> tuple[np.ndarray, ...]:
     return (
-        packed.attention, packed.attention_mixed, packed.mixed, packed.draft, packed.rates,
+        packed.attention, packed.attention_mixed, packed.mixed, packed.draft,
+        packed.draft_contexts, packed.rates,
     )  # fmt: skip
 
 
@@ -186,5 +187,5 @@ def _believed(belief, packed: PackedCost, budget: int, slots: int, drafts: int) 
 
 def _no_parts(slots: int, drafts: int) -> PackedCost:
     return PackedCost(
-        _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((drafts + 1, slots + 1)), np.zeros(8)
+        _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((1, drafts + 1, slots + 1)), _EMPTY, np.zeros(9)
     )

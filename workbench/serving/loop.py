@@ -14,6 +14,9 @@ from workbench.profiles.cost import (
     PER_NEW,
     PER_PREFILL_TOKEN,
     PER_REQUEST,
+    VERIFY_PREFILL,
+    attention_at,
+    beside_prefill,
     packed_attention,
     packed_draft,
 )
@@ -167,40 +170,36 @@ def _admit_waiting(
 
 
 @njit
-def _rest(parts, sync, requests, drafts, prefill, context):
-    """Seconds of a step that no verified draft changes, but for the prefill's attention."""
-    attention, attention_mixed, _, draft, rates = parts
-    seconds = packed_attention(attention, attention_mixed, rates, requests, context, prefill)
-    seconds += packed_draft(draft, attention, rates, requests, drafts, context)
-    if drafts > 0:
-        seconds += rates[PER_PREFILL_TOKEN] * prefill
-    base = rates[SYNC_SECONDS] if sync else rates[ASYNC]
-    return seconds + (base + rates[PER_REQUEST] * requests + rates[PER_NEW] * 0)
-
-
-@njit
 def _believed(
     settings, requests, drafts, prefill, context, prefill_seconds, padded, belief, most, seconds
 ):
     """Fill seconds [most + 1]: what the planner thinks of 0..most drafts verified."""
     by_batch, alpha, parts = belief
-    mixed = parts[2]
-    first = requests
-    if settings[BELIEF_PARTS]:
-        first += prefill
-        rest = _rest(parts, settings[SYNC], requests, drafts, prefill, context)
-        if settings[BELIEF_TRUTH]:
-            extra = rest + prefill_seconds
+    if not settings[BELIEF_PARTS]:
+        for k in range(most + 1):
+            seconds[k] = by_batch[requests + k] + alpha[requests]
+        return
+    attention, attention_mixed, mixed, draft, draft_contexts, rates = parts
+    part = packed_attention(attention, attention_mixed, rates, requests, context, prefill)
+    drafting = packed_draft(draft, draft_contexts, attention, rates, requests, drafts, context)
+    base = rates[SYNC_SECONDS] if settings[SYNC] else rates[ASYNC]
+    hosting = base + rates[PER_REQUEST] * requests + rates[PER_NEW] * 0
+    first = requests + prefill
+    for k in range(most + 1):
+        # added in the order in which the beliefs in Python add
+        rest = attention_at(part, (requests + k) / requests)
+        rest += drafting
+        if drafts > 0:
+            rest += rates[PER_PREFILL_TOKEN] * prefill
+        rest += hosting
+        if settings[BELIEF_TRUTH] and prefill and len(mixed):
+            forward = packed_at(mixed, prefill, padded[first + k])
         else:
-            extra = alpha[requests] + prefill_seconds + rest
-    else:
-        extra = alpha[requests]
-    if settings[BELIEF_TRUTH] and prefill and len(mixed):
-        for k in range(most + 1):
-            seconds[k] = packed_at(mixed, prefill, padded[first + k]) + extra
-    else:
-        for k in range(most + 1):
-            seconds[k] = by_batch[first + k] + extra
+            forward = beside_prefill(by_batch[first + k], rates[VERIFY_PREFILL], prefill)
+        if settings[BELIEF_TRUTH]:
+            seconds[k] = forward + (rest + prefill_seconds)
+        else:
+            seconds[k] = forward + (alpha[requests] + prefill_seconds + rest)
 
 
 @njit
@@ -343,14 +342,17 @@ def advance(
         batch = requests + verified + prefill
         registers[BATCH] = batch
         # the parts in the order in which StepCost adds them
-        attention, attention_mixed, mixed, draft, rates = parts
-        forward = verify[batch]
+        attention, attention_mixed, mixed, draft, draft_contexts, rates = parts
+        forward = beside_prefill(verify[batch], rates[VERIFY_PREFILL], prefill)
         if prefill and len(mixed):
             forward = packed_at(mixed, prefill, padded[batch])
         decode, drafting = 0.0, 0.0
         if requests:
-            decode = packed_attention(attention, attention_mixed, rates, requests, context, prefill)
-            drafting = packed_draft(draft, attention, rates, requests, drafts, context)
+            part = packed_attention(attention, attention_mixed, rates, requests, context, prefill)
+            decode = attention_at(part, (batch - prefill) / requests)
+            drafting = packed_draft(
+                draft, draft_contexts, attention, rates, requests, drafts, context
+            )
         if settings[DRAFTER]:
             drafting += rates[PER_PREFILL_TOKEN] * prefill
         base = rates[SYNC_SECONDS] if settings[SYNC] else rates[ASYNC]
