@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import streamlit as st
 
@@ -59,8 +61,7 @@ def allowed(spec: str, gamma: int) -> str:
 def choices(scene: Scene) -> Choices:
     """Draw the controls. Raises InputError for what makes no sweep."""
     gamma = scene.gamma
-    usable = scene.population.confidence is not None
-    default = [s for s in default_schedulers(gamma) if usable or not _confident(s, gamma)]
+    default = _usual(scene)
     left, right = st.columns([3, 2])
     given = widgets.multiselect(
         left,
@@ -76,7 +77,7 @@ def choices(scene: Scene) -> Choices:
     if not schedulers:
         raise InputError("none is chosen", place="Schedulers", mend="choose at least one")
     loads = _loads(right)
-    first = "static:1" if "static:1" in schedulers else schedulers[0]
+    first = _baseline(schedulers)
     with st.expander("Baseline, engine and length of the simulation", icon=":material/tune:"):
         columns = st.columns(4)
         asked = widgets.text(
@@ -117,8 +118,24 @@ def choices(scene: Scene) -> Choices:
     return Choices(schedulers, baseline, loads, options, int(requests) or None, int(seed))
 
 
-def _confident(spec: str, gamma: int) -> bool:
-    return create(spec, gamma).needs_confidence
+def defaults(scene: Scene) -> Choices:
+    """What is compared as long as nothing is chosen."""
+    schedulers = tuple(_usual(scene))
+    loads = tuple(Load(concurrency=int(n), stagger=True) for n in CONCURRENCY)
+    return Choices(schedulers, _baseline(schedulers), loads, Options(), None, 0)
+
+
+def _baseline(schedulers: Sequence[str]) -> str:
+    return "static:1" if "static:1" in schedulers else schedulers[0]
+
+
+def _usual(scene: Scene) -> list[str]:
+    usable = scene.population.confidence is not None
+    return [
+        spec
+        for spec in default_schedulers(scene.gamma)
+        if usable or not create(spec, scene.gamma).needs_confidence
+    ]
 
 
 def _others(gamma: int) -> list[str]:
@@ -166,6 +183,12 @@ def _number(text: str, kind: type, most: float):
 
 def sweep_of(scene: Scene, chosen: Choices) -> Sweep:
     """The sweep of these choices, begun if it does not run already."""
+    return begin(scene.demand, points(scene, chosen))
+
+
+@lru_cache(maxsize=16)
+def points(scene: Scene, chosen: Choices) -> tuple[Wanted, ...]:
+    """The points of a sweep, each with what makes it known again."""
     arms = {spec: Arm(spec, scene.cost, options=chosen.options) for spec in chosen.schedulers}
     digests = {spec: arm_digest(arm) for spec, arm in arms.items()}
 
@@ -180,7 +203,7 @@ def sweep_of(scene: Scene, chosen: Choices) -> Sweep:
         for spec in chosen.schedulers:
             quick = task(spec, load, few) if 2 * few <= full else None
             wanted.append(Wanted(task(spec, load, full), quick))
-    return begin(scene.demand, wanted)
+    return tuple(wanted)
 
 
 def _few(load: Load) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import streamlit as st
@@ -10,6 +11,7 @@ from app.guard import guarded, plain
 from app.sweeps import Sweep, again
 
 _FIRST_WAIT = 0.6  # seconds in which a quick pass usually ends, so that nothing flickers
+_NAP = 0.05
 _EVERY = 1.5  # seconds between drawings
 
 
@@ -18,7 +20,8 @@ def live(sweep: Sweep, draw: Callable[[list[dict]], None], idle: Callable[[], No
 
     idle: drawn as long as there is no run at all.
     """
-    sweep.wait_first(_FIRST_WAIT)
+    if sweep.warm:
+        _wait_first(sweep)
     running = not sweep.finished
 
     @st.fragment(run_every=_EVERY if running else None)
@@ -36,6 +39,13 @@ def live(sweep: Sweep, draw: Callable[[list[dict]], None], idle: Callable[[], No
             idle()
 
     guarded(board)()
+
+
+def _wait_first(sweep: Sweep) -> None:
+    """Wait in short naps: touching the session lets a newer click end this run."""
+    until = time.monotonic() + _FIRST_WAIT
+    while not sweep.wait_first(_NAP) and time.monotonic() < until:
+        st.session_state.get("sweep")
 
 
 def _state(sweep: Sweep, running: bool) -> None:

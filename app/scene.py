@@ -14,9 +14,9 @@ from workbench.serving import Demand, Population, build_population, stream
 from workbench.traces import Trace, TraceStatistics, read_trace, trace_statistics
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scene:
-    """The inputs that all pages share."""
+    """The inputs that all pages share; the same object as long as they are chosen."""
 
     profile: Profile
     cost: StepCost
@@ -90,6 +90,13 @@ def _statistics(path: str, version: int, label: str) -> TraceStatistics:
 def statistics_of(choice: Choice) -> TraceStatistics:
     """The trace's statistics, computed once per content."""
     return _statistics(str(choice.path), choice.version, choice.label)
+
+
+def usual_scene() -> Scene:
+    """What the app opens on."""
+    profile = next(iter(library("profiles").choices().values()))
+    trace = next(iter(library("traces").choices().values()))
+    return scene(profile, (trace,), (1.0,))
 
 
 def scene(

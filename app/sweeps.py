@@ -39,6 +39,11 @@ class Results:
         with self._lock:
             return self._runs.get(key)
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is none."""
+        return not self._runs
+
     def put(self, key: str, run: dict) -> None:
         """Keep ``run``; the oldest leave first."""
         with self._lock:
@@ -91,10 +96,17 @@ class Sweep:
             self._cancelled = True
             self._changed.notify_all()
 
-    def wait_first(self, seconds: float) -> None:
-        """Wait until there is a point to draw for every load and scheduler, not longer."""
+    @property
+    def warm(self) -> bool:
+        """Whether this server has simulated already, so that a quick pass is soon over."""
+        return not self.results.empty
+
+    def wait_first(self, seconds: float) -> bool:
+        """Wait until every load and scheduler has a point to draw, not longer; whether it has."""
         with self._changed:
-            self._changed.wait_for(lambda: self.finished or self.done >= self._first, seconds)
+            return self._changed.wait_for(
+                lambda: self.finished or self.done >= self._first, seconds
+            )
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end, not longer; whether it came."""
@@ -171,6 +183,14 @@ def _compile() -> None:
 @st.cache_resource(show_spinner=False)
 def _shared() -> tuple[ThreadPoolExecutor, Results]:
     return ThreadPoolExecutor(_WORKERS, thread_name_prefix="sweep"), Results()
+
+
+def ahead(demand: Demand, wanted: Sequence[Wanted]) -> None:
+    """Simulate the quick points of ``wanted`` for whoever comes first."""
+    executor, results = _shared()
+    sweep = Sweep(demand, [Wanted(one.quick) for one in wanted if one.quick], results)
+    for task in sweep.steps:
+        executor.submit(sweep.step, task)
 
 
 def begin(demand: Demand, wanted: Sequence[Wanted]) -> Sweep:
