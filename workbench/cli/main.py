@@ -22,6 +22,7 @@ COMMANDS = {
     "sweep": ("workbench.cli.sweep", "frontier of every scheduler over load, and SLA table"),
     "tune": ("workbench.cli.tune", "search schedulers and limits for the best at one load"),
     "report": ("workbench.cli.report", "a sweep as one HTML file, with recommendations"),
+    "figures": ("workbench.cli.figures", "the DSpark paper's figures from your own data"),
     "calibrate": ("workbench.cli.calibrate", "fit temperatures that make confidences honest"),
     "audit": ("workbench.cli.audit", "prove or refute that a scheduler is lossless"),
     "trace": ("workbench.cli.trace", "look at recorded traces"),

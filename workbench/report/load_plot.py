@@ -24,7 +24,7 @@ def load_plot(group: GroupFrontier) -> Figure:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     _panel(left, group, lambda point: point.throughput, "throughput, tok/s/GPU")
-    budget = "verification budget, tokens per request and round"
+    budget = "budget, tokens verified per request and round"
     _panel(right, group, lambda point: point.verification_budget, budget)
     figure.suptitle(group.name, fontsize=10, parse_math=False)
     for text in left.legend(fontsize=8, frameon=False).get_texts():
