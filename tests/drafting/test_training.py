@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from tests.drafting.samples import HEADS, tiny_drafter, tiny_target
-from workbench.drafting.data import Sequences, generate, read_sequences, write_sequences
+from workbench.drafting.batches import sample_anchors
+from workbench.drafting.data import Sequences, read_sequences, write_sequences
+from workbench.drafting.generate import generate
 from workbench.drafting.sampling import RandomChoices
-from workbench.drafting.training import Options, Trainer, sample_anchors
+from workbench.drafting.training import Options, Trainer
 from workbench.errors import InputError
 
 
@@ -38,17 +40,17 @@ def test_training_lowers_the_loss(toy, head):
     assert all(not p.requires_grad for p in run.target.parameters())
 
 
-@pytest.mark.parametrize("head", ["dflash", "rnn"])
-def test_resumed_training_is_bit_equal(toy, tmp_path, head):
-    straight = trainer(toy, head)
+@pytest.mark.parametrize("head, optimiser", [("dflash", "adamw"), ("rnn", "muon")])
+def test_resumed_training_is_bit_equal(toy, tmp_path, head, optimiser):
+    straight = trainer(toy, head, optimiser=optimiser)
     for _ in range(9):
         straight.train_step()
 
-    begun = trainer(toy, head)
+    begun = trainer(toy, head, optimiser=optimiser)
     for _ in range(5):
         begun.train_step()
     begun.save(tmp_path / "run")
-    resumed = trainer(toy, head)
+    resumed = trainer(toy, head, optimiser=optimiser)
     resumed.resume(tmp_path / "run")
     assert resumed.step == 5
     losses = [resumed.train_step().total.item() for _ in range(4)]
@@ -63,6 +65,8 @@ def test_resume_refuses_what_is_not_there(toy, tmp_path):
     run = trainer(toy, "markov")
     run.train_step()
     run.save(tmp_path)
+    with pytest.raises(InputError, match="was trained with adamw; add --optimiser adamw"):
+        trainer(toy, "markov", optimiser="muon").resume(tmp_path)
     with pytest.raises(InputError, match=r"markov_head.joint_proj.bias: the tensor is missing"):
         trainer(toy, "rnn").resume(tmp_path)
 
@@ -77,11 +81,28 @@ def test_blocks_chunked_or_not_train_alike(toy):
 
 
 def test_learning_rate_rises_then_falls(toy):
-    run = trainer(toy, steps=100, warmup=0.1, learning_rate=1.0)
-    rates = [run.learning_rate(step) for step in range(101)]
-    assert rates[:10] == pytest.approx(np.arange(1, 11) / 10)
-    assert rates[10] == 1.0 and rates[-1] == pytest.approx(0.1)
+    run = trainer(toy, warmup=0.1)
+    rates = [run.rate(step / 100) for step in range(101)]
+    assert rates[1:11] == pytest.approx(np.arange(1, 11) / 10)
+    assert rates[0] > 0 and rates[-1] == pytest.approx(0)
     assert rates[10:] == sorted(rates[10:], reverse=True)
+
+
+def test_a_budget_of_time_ends_the_training(toy, tmp_path, monkeypatch):
+    now = iter(range(0, 1000, 5))
+    monkeypatch.setattr("workbench.drafting.training.time.monotonic", lambda: next(now))
+    run = trainer(toy, minutes=0.5)
+    shares = []
+    while run.done < 1:
+        run.train_step()
+        shares.append(run.done)
+        if run.step == 4:
+            run.save(tmp_path)
+    # the first step, which compiles, is free
+    assert shares == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1])
+    again = trainer(toy, minutes=0.5)
+    again.resume(tmp_path)
+    assert again.done == pytest.approx(0.5) and again.step == 4
 
 
 def test_anchors_have_a_successor_in_the_answer():

@@ -15,7 +15,17 @@ from workbench.drafting.extra import require
 from workbench.drafting.prompts import read_prompts
 from workbench.errors import InputError
 
-SHARD = 1024  # prompts in one file of answers: what an interruption can cost
+
+class Part(click.ParamType):
+    """I/N, 1 ≤ I ≤ N."""
+
+    name = "part"
+
+    def convert(self, value, param, ctx):
+        first, _, second = str(value).partition("/")
+        if not (first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+            self.fail(f"{value!r} is no part; 1/2 is the first of two", param, ctx)
+        return int(first), int(second)
 
 
 @click.command()
@@ -38,18 +48,50 @@ SHARD = 1024  # prompts in one file of answers: what an interruption can cost
 @click.option("--ce-only", is_flag=True, help="Cross-entropy alone, as DFlash's authors train it.")
 @click.option("--temperature", type=Number(0), default=1.0, show_default=True, help="Of answers.")
 @click.option("--max-new-tokens", type=click.IntRange(2), default=512, show_default=True)
+@click.option(
+    "--max-prompt-tokens", type=click.IntRange(1), help="Longer ones are left out.  [what fits]"
+)
+@click.option(
+    "--samples", type=click.IntRange(1), default=1, show_default=True, help="Answers per prompt."
+)
+@click.option(
+    "--part",
+    type=Part(),
+    metavar="I/N",
+    help="Write the I-th of N parts of the answers and stop: one process per GPU.",
+)
 @click.option("--steps", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--minutes", type=Number(0.01), help="Train this long, whatever the steps.")
 @click.option("--sequences", type=click.IntRange(1), default=8, show_default=True, help="Per step.")
 @click.option(
     "--anchors", type=click.IntRange(1), default=64, show_default=True, help="Per sequence."
 )
-@click.option("--learning-rate", type=Number(0), default=6e-4, show_default=True)
-@click.option("--save-every", type=click.IntRange(1), default=200, show_default=True)
+@click.option(
+    "--length", type=click.IntRange(2), help="Of sequences.  [GPU: 512, else as they come]"
+)
+@click.option(
+    "--optimiser",
+    type=click.Choice(["adamw", "muon"]),
+    default="adamw",
+    show_default=True,
+    help="Muon: for the backbone's matrices, beside AdamW.",
+)
+@click.option(
+    "--learning-rate", type=Number(0), default=6e-4, show_default=True, help="AdamW's highest."
+)
+@click.option(
+    "--muon-rate", type=Number(0), default=0.02, show_default=True, help="Muon's highest."
+)
+@click.option("--save-every", type=click.IntRange(1), default=200, show_default=True, help="Steps.")
+@click.option(
+    "--save-seconds", type=Number(1), default=60, show_default=True, help="With --minutes."
+)
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
 def command(
     target_path, prompts_path, limit, max_running, seed, device, dtype, out, head, block_size,
     layers, target_layers, markov_rank, mask_token_id, ce_only, temperature, max_new_tokens,
-    steps, sequences, anchors, learning_rate, save_every, resume,
+    max_prompt_tokens, samples, part, steps, minutes, sequences, anchors, length, optimiser,
+    learning_rate, muon_rate, save_every, save_seconds, resume,
 ):  # fmt: skip
     """Let the target answer the prompts, then train a drafter on the answers.
 
@@ -62,8 +104,8 @@ def command(
             "holds a checkpoint", file=folder, mend="add --resume or name another folder"
         )
     prompts = read_prompts(prompts_path, None, limit)
-    models, data, training, checkpoints, dspark = require(
-        "models", "data", "training", "checkpoints", "dspark"
+    models, answers, training, checkpoints, dspark = require(
+        "models", "answers", "training", "checkpoints", "dspark"
     )
     target, text = models.load_model(target_path, device, dtype)
     config = _drafter_config(
@@ -71,57 +113,67 @@ def command(
     )
     tokens = [text.chat([prompt.text]) for prompt in prompts]
     room = target.config.context - max_new_tokens - 2
+    room = min(room, max_prompt_tokens or room)
     tokens = [prompt for prompt in tokens if len(prompt) <= room]
-    answers = folder / "answers"
-    checkpoints.make_folder(answers)
-    shards = []
+    if not tokens:
+        raise InputError(
+            f"no prompt has at most {room} tokens", file=prompts_path, mend="give shorter ones"
+        )
+    written = folder / "answers"
+    checkpoints.make_folder(written)
     with Progress(console=make_console(stderr=True)) as progress:
-        writing = progress.add_task("answers", total=len(tokens))
-        for number, first in enumerate(range(0, len(tokens), SHARD)):
-            asked = tokens[first : first + SHARD]
-            shards.append(
-                data.answers(
-                    answers / f"{number:05}.safetensors", target, asked, (seed, number),
-                    temperature=temperature, max_new_tokens=max_new_tokens,
-                    max_running=max_running,
-                )
-            )  # fmt: skip
-            progress.advance(writing, len(asked))
-    together = data.Sequences.joined(shards)
+        writing = progress.add_task("answers", total=len(tokens) * samples)
+        number, parts = part or (1, 1)
+        together = answers.answers(
+            written, target, tokens, seed, samples=samples, part=number - 1, parts=parts,
+            temperature=temperature, max_new_tokens=max_new_tokens, max_running=max_running,
+            on_progress=lambda count: progress.advance(writing, count),
+        )  # fmt: skip
+    if part:
+        click.echo(f"{written}: part {number} of {parts} is written; train without --part next")
+        return
 
     import torch
 
     drafter = dspark.Drafter(config, target, torch.Generator().manual_seed(seed))
     drafter = drafter.to(target.device, torch.float32).train()
     weights = training.Weights(1.0, 0.0, 0.0) if ce_only else training.Weights()
+    fast = target.device.type == "cuda"
     options = training.Options(
-        steps=steps, sequences=sequences, anchors=anchors, learning_rate=learning_rate,
-        seed=seed, weights=weights,
+        steps=steps, minutes=minutes, sequences=sequences, anchors=anchors, seed=seed,
+        length=length or (512 if fast else None), optimiser=optimiser,
+        learning_rate=learning_rate, muon_rate=muon_rate, weights=weights, fast=fast,
+        blocks_per_chunk=1024 if fast else 64,
     )  # fmt: skip
     trainer = training.Trainer(target, drafter, together, options)
     if resume and (folder / training.STATE).exists():
         trainer.resume(folder)
-    _train(trainer, folder, save_every)
+    _train(trainer, folder, save_every, save_seconds if minutes else None)
     click.echo(f"{folder}: {config.kind}, {trainer.step:,} steps; `workbench record` tries it")
 
 
-def _train(trainer, folder: Path, save_every: int) -> None:
+def _train(trainer, folder: Path, save_every: int, save_seconds: float | None) -> None:
     shown = TextColumn("loss {task.fields[loss]:.3f}  overlap {task.fields[overlap]}")
-    steps = trainer.options.steps
     with Progress(
         *Progress.get_default_columns(), shown, console=make_console(stderr=True)
     ) as progress:
         task = progress.add_task(
-            "training", total=steps, completed=trainer.step, loss=float("nan"), overlap=""
+            "training", total=1.0, completed=trainer.done, loss=float("nan"), overlap=""
         )
-        while trainer.step < steps:
+        saved = trainer.seconds
+        while trainer.done < 1:
             losses = trainer.train_step()
-            if trainer.step % 10 == 0 or trainer.step == steps:
+            if trainer.step % 10 == 0 or trainer.done == 1:
                 overlap = " ".join(f"{a:.2f}" for a in losses.acceptance.tolist())
                 progress.update(task, loss=losses.total.item(), overlap=overlap)
-            progress.update(task, completed=trainer.step)
-            if trainer.step % save_every == 0 or trainer.step == steps:
+            progress.update(task, completed=trainer.done)
+            if save_seconds is None:
+                due = trainer.step % save_every == 0
+            else:
+                due = trainer.seconds >= saved + save_seconds
+            if due or trainer.done == 1:
                 trainer.save(folder)
+                saved = trainer.seconds
 
 
 def _drafter_config(target, head, block_size, layers, target_layers, rank, mask):

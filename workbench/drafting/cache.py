@@ -48,6 +48,11 @@ class KVCache:
         """Keys and values of the positions before ``upto``."""
         return self.k[layer, :, :, :upto], self.v[layer, :, :, :upto]
 
+    def write_start(self, layer: int, k: Tensor, v: Tensor, rows: Tensor) -> None:
+        """Put ``k`` and ``v`` [m, kv_heads, n, head_dim] at positions 0..n − 1 of ``rows`` [m]."""
+        self.k[layer][rows, :, : k.shape[2]] = k
+        self.v[layer][rows, :, : v.shape[2]] = v
+
     def put_rows(self, rows: Tensor, other: KVCache) -> None:
         """Copy the rows of ``other``, which may be shorter, to ``rows`` of this cache."""
         self.k[:, rows, :, : other.positions] = other.k

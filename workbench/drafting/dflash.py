@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.drafting.block_attention import Attend, dense_attention, flex_attention_of_blocks
 from workbench.drafting.cache import KVCache
 from workbench.drafting.config import DrafterConfig
 from workbench.drafting.layers import Layer, Rope, initialise
+from workbench.drafting.parts import EAGER, Parts
 from workbench.drafting.target import Target
 
 Context = Callable[[int], tuple[Tensor, Tensor]]  # layer → keys, values [B, kv_heads, m, head_dim]
@@ -48,6 +50,11 @@ class Backbone(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.fc.weight.device
+
+    @property
+    def head(self) -> Tensor:
+        """The frozen output head's weight [vocabulary, hidden]."""
+        return self._head
 
     def new_cache(self, rows: int, positions: int) -> KVCache:
         """An empty context cache on the drafter's device, in its dtype."""
@@ -83,52 +90,63 @@ class Backbone(nn.Module):
             anchors[:, None],
             positions[:, None],
             lambda index: cache.read(index, upto),
-            seen[:, None],
+            dense_attention(seen[:, None], self.config.inputs),
         )[:, 0]
 
-    def block_states(self, tokens: Tensor, features: Tensor, anchors: Tensor) -> Tensor:
+    def block_states(
+        self,
+        tokens: Tensor,
+        features: Tensor,
+        anchors: Tensor,
+        *,
+        flex: bool = False,
+        parts: Parts = EAGER,
+    ) -> Tensor:
         """h_1..h_γ [B, A, γ, hidden] of A blocks in each whole sequence, in one pass.
 
         tokens: [B, S]; features: [B, S, m·hidden]; anchors: [B, A] positions in the sequence. Each
-        block sees the context before its anchor and itself, as in ``draft_states``.
+        block sees the context before its anchor and itself, as in ``draft_states``. ``flex``:
+        attention that skips what no block of 128 queries sees, instead of a dense mask.
         """
-        context = self._context(features)
+        context, inputs = self._context(features), self.config.inputs
         places = torch.arange(tokens.shape[1], device=tokens.device)
         angles = self.rope(places.expand(tokens.shape), context.dtype)
-        seen = places < anchors[..., None]
+        if flex:
+            attend = flex_attention_of_blocks(anchors, tokens.shape[1], inputs)
+        else:
+            attend = dense_attention(places < anchors[..., None], inputs)
         return self._blocks(
             tokens.gather(1, anchors),
             anchors,
-            lambda index: self.layers[index].self_attn.keys_values(context, angles),
-            seen,
+            lambda index: parts.inject(self.layers[index], context, angles),
+            attend,
+            parts,
         )
 
     def _context(self, features: Tensor) -> Tensor:
-        return self.hidden_norm(self.fc(features))
+        return self.hidden_norm(self.fc(features).to(self.hidden_norm.weight.dtype))
 
-    def _blocks(self, anchors: Tensor, positions: Tensor, context: Context, seen: Tensor) -> Tensor:
-        """anchors, positions: [B, A]; seen: [B, A, m], the context that each block sees."""
+    def _blocks(
+        self,
+        anchors: Tensor,
+        positions: Tensor,
+        context: Context,
+        attend: Attend,
+        parts: Parts = EAGER,
+    ) -> Tensor:
+        """anchors, positions: [B, A]."""
         config, (rows, blocks) = self.config, anchors.shape
         inputs = config.inputs
         tokens = anchors.new_full((rows, blocks, inputs), config.mask_token_id)
         tokens[..., 0] = anchors
         offsets = torch.arange(inputs, device=anchors.device)
-        own = torch.arange(blocks * inputs, device=anchors.device) // inputs
-        mask = torch.cat(
-            [
-                seen.repeat_interleave(inputs, dim=1),
-                (own[:, None] == own).expand(rows, -1, -1),
-            ],
-            dim=-1,
-        )[:, None]
-        x = F.embedding(tokens.flatten(1), self._embedding)
+        # the drafter's own precision, which is above the target's in training
+        x = F.embedding(tokens.flatten(1), self._embedding).to(self.fc.weight.dtype)
         angles = self.rope((positions[..., None] + offsets).flatten(1), x.dtype)
         for index, layer in enumerate(self.layers):
-            normed = layer.input_layernorm(x)
-            k, v = layer.self_attn.keys_values(normed, angles)
+            q, k, v = parts.enter(layer, x, angles)
             context_k, context_v = context(index)
             keys, values = torch.cat([context_k, k], dim=2), torch.cat([context_v, v], dim=2)
-            q = layer.self_attn.query(normed, angles)
-            x = layer.rest(x, layer.self_attn.attend(q, keys, values, mask))
+            x = parts.leave(layer, x, attend(q, keys, values))
         states = self.norm(x).unflatten(1, (blocks, inputs))
         return states[:, :, inputs - config.block_size :]

@@ -110,9 +110,10 @@ class Drafter(Backbone):
         if self.markov_head is not None:
             latent, state = self.markov_head.step(previous, hidden, state)
             logits = logits + self.markov_head.markov_w2(latent)
-        return logits, self._confidence(previous, hidden), state
+        return logits, self.confidence(previous, hidden), state
 
-    def _confidence(self, previous: Tensor, hidden: Tensor) -> Tensor | None:
+    def confidence(self, previous: Tensor, hidden: Tensor) -> Tensor | None:
+        """Logit of c_k [...] or None, from x_{k−1} [...] and h_k [..., hidden]."""
         if self.confidence_head is None:
             return None
         if self.config.confidence_head_with_markov:
@@ -128,4 +129,4 @@ class Drafter(Backbone):
         logits = self.logits(states)
         if self.markov_head is not None:
             logits = logits + self.markov_head.markov_w2(self.markov_head.block(previous, states))
-        return logits, self._confidence(previous, states)
+        return logits, self.confidence(previous, states)

@@ -30,7 +30,8 @@ class Rope(nn.Module):
 def rotate(x: Tensor, angles: Angles) -> Tensor:
     """``x`` [B, heads, n, head_dim] turned by its positions' angles."""
     low, high = x.chunk(2, dim=-1)
-    return x * angles[0] + torch.cat([-high, low], dim=-1) * angles[1]
+    turned = x * angles[0] + torch.cat([-high, low], dim=-1) * angles[1]
+    return turned.to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -53,19 +54,21 @@ class Attention(nn.Module):
     def query(self, x: Tensor, angles: Angles) -> Tensor:
         """Queries [B, heads, n, head_dim] of ``x`` [B, n, hidden]."""
         q = self._heads(self.q_proj(x))
-        return rotate((self.q_norm(q) if self.q_norm else q).transpose(1, 2), angles)
+        return rotate(_normed(self.q_norm, q).transpose(1, 2), angles)
 
     def keys_values(self, x: Tensor, angles: Angles) -> tuple[Tensor, Tensor]:
         """Keys and values, each [B, kv_heads, n, head_dim]."""
         k, v = self._heads(self.k_proj(x)), self._heads(self.v_proj(x))
-        return rotate((self.k_norm(k) if self.k_norm else k).transpose(1, 2), angles), v.transpose(
-            1, 2
-        )
+        return rotate(_normed(self.k_norm, k).transpose(1, 2), angles), v.transpose(1, 2)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """[B, n, hidden]; ``mask`` [B, 1, n, m] is true where a query sees a key."""
-        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    def project(self, seen: Tensor) -> Tensor:
+        """[B, n, hidden] of what the queries saw [B, heads, n, head_dim]."""
         return self.o_proj(seen.transpose(1, 2).flatten(2))
+
+
+def _normed(norm: nn.RMSNorm | None, x: Tensor) -> Tensor:
+    # in the norm's own precision, which is above that of x in mixed-precision training
+    return x if norm is None else norm(x.to(norm.weight.dtype)).to(x.dtype)
 
 
 class SwiGLU(nn.Module):
@@ -82,7 +85,7 @@ class SwiGLU(nn.Module):
 
 
 class Layer(nn.Module):
-    """Pre-norm attention and feed-forward; who calls it brings the keys and values."""
+    """Pre-norm attention and feed-forward, but for attention itself: who calls it attends."""
 
     def __init__(self, config: BlockConfig):
         super().__init__()
@@ -91,9 +94,14 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.hidden, config.rms_eps)
         self.mlp = SwiGLU(config)
 
-    def rest(self, x: Tensor, attended: Tensor) -> Tensor:
-        """The layer's output from its input and what attention made of it."""
-        x = x + attended
+    def enter(self, x: Tensor, angles: Angles) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of ``x`` [B, n, hidden]."""
+        normed = self.input_layernorm(x)
+        return self.self_attn.query(normed, angles), *self.self_attn.keys_values(normed, angles)
+
+    def leave(self, x: Tensor, seen: Tensor) -> Tensor:
+        """The layer's output from its input and what its queries saw [B, heads, n, head_dim]."""
+        x = x + self.self_attn.project(seen)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 

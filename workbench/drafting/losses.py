@@ -6,14 +6,15 @@ term is the weighted mean over the drafts that have a label (arXiv 2607.05147 an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from workbench.drafting.dspark import Drafter
+from workbench.drafting.head_loss import HeadLoss
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Weights:
 
 @dataclass
 class Losses:
-    """Weighted means, differentiable; ``acceptance`` is Σ min(p_d, p_t), for reports."""
+    """Weighted means, of which ``total`` is differentiable; ``acceptance`` is Σ min(p_d, p_t)."""
 
     total: Tensor
     cross_entropy: Tensor
@@ -48,7 +49,7 @@ def drafter_losses(
     states: Tensor,
     previous: Tensor,
     labels: Tensor,
-    target_logits,
+    target_logits: Callable[[int, int], Tensor],
     valid: Tensor,
     weights: Weights = Weights(),
     *,
@@ -58,45 +59,38 @@ def drafter_losses(
 
     states: h_1..h_γ [N, γ, hidden]; previous: x_0..x_{γ−1} [N, γ]; labels: x_1..x_γ [N, γ];
     target_logits: callable (first, last) → the target's logits [n, γ, V] of those blocks, without
-    gradient; valid: bool [N, γ]. With ``blocks_per_chunk`` the logits of a chunk are thrown away
-    and computed again in the backward pass: memory for one chunk, the same numbers.
+    gradient; valid: bool [N, γ]. Logits of ``blocks_per_chunk`` blocks are held at once (None: all
+    of them); the gradient is computed with them, so that neither is ever kept. Products with
+    the output head are in the head's precision.
     """
-    count, gamma = labels.shape
-    w = position_weights(gamma, weights.decay).to(states.device) * valid
-    size = blocks_per_chunk or max(count, 1)
-    sums, accepted = states.new_zeros(3, dtype=torch.float32), torch.zeros_like(w).sum(0)
-    for first in range(0, count, size):
-        part = slice(first, min(first + size, count))
-
-        def terms(states_part, part=part):
-            p_t_logits = target_logits(part.start, part.stop)
-            return _terms(
-                drafter, states_part, previous[part], labels[part], p_t_logits, w[part], valid[part]
-            )
-
-        if blocks_per_chunk:
-            part_sums, part_accepted = checkpoint(terms, states[part], use_reentrant=False)
-        else:
-            part_sums, part_accepted = terms(states[part])
-        sums, accepted = sums + part_sums, accepted + part_accepted
-    means = sums / w.sum().clamp_min(1e-6)
-    factors = (weights.cross_entropy, weights.total_variation, weights.confidence)
-    total = sum(factor * mean for factor, mean in zip(factors, means, strict=True))
-    return Losses(total, *means, accepted.detach() / valid.sum(0))
-
-
-def _terms(drafter, states, previous, labels, target_logits, w, valid):
-    """Weighted sums [3] of the terms, and the sums [γ] of Σ min(p_d, p_t)."""
-    logits, confidence = drafter.teacher_forced(states, previous)
-    log_p = torch.log_softmax(logits.float(), dim=-1)
-    p_t = torch.softmax(target_logits.float(), dim=-1)
-    cross_entropy = F.nll_loss(log_p.flatten(0, 1), labels.flatten(), reduction="none")
-    distance = (log_p.exp() - p_t).abs().sum(dim=-1)
-    overlap = (1 - distance.detach() / 2).clamp(0, 1)
-    sums = [(cross_entropy.view_as(w) * w).sum(), (distance * w).sum()]
-    if confidence is None:
-        sums.append(torch.zeros_like(sums[0]))
+    w = position_weights(labels.shape[1], weights.decay).to(states.device) * valid
+    share = w / w.sum().clamp_min(1e-6)
+    latent = projection = None
+    if drafter.markov_head is not None:
+        latent = drafter.markov_head.block(previous, states)
+        projection = drafter.markov_head.markov_w2.weight
+    learned, cross_entropy, distance = HeadLoss.apply(
+        states,
+        latent,
+        drafter.head,
+        projection,
+        labels,
+        target_logits,
+        weights.cross_entropy * share,
+        weights.total_variation * share,
+        blocks_per_chunk or max(len(labels), 1),
+    )
+    overlap = (1 - distance / 2).clamp(0, 1)
+    logit = drafter.confidence(previous, states)
+    if logit is None:
+        confidence = torch.zeros_like(learned)
     else:
-        bce = F.binary_cross_entropy_with_logits(confidence.float(), overlap, reduction="none")
-        sums.append((bce * w).sum())
-    return torch.stack(sums), (overlap * valid).sum(0)
+        bce = F.binary_cross_entropy_with_logits(logit.to(overlap), overlap, reduction="none")
+        confidence = (bce * share).sum()
+    return Losses(
+        learned + weights.confidence * confidence,
+        (cross_entropy * share).sum(),
+        (distance * share).sum(),
+        confidence.detach(),
+        (overlap * valid).sum(0) / valid.sum(0),
+    )

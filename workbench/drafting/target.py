@@ -5,15 +5,18 @@ Parameter names are those of Hugging Face's checkpoints without the leading ``mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.drafting.attention import decode_attention
 from workbench.drafting.cache import KVCache
 from workbench.drafting.config import TargetConfig
 from workbench.drafting.layers import Layer, Rope
+from workbench.drafting.parts import EAGER, Parts
 
 
 @dataclass
@@ -74,16 +77,64 @@ class Target(nn.Module):
         """
         upto = cache.positions if upto is None else upto
         positions = start[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
-        mask = torch.arange(upto, device=tokens.device) <= positions[..., None]
+        mask = (torch.arange(upto, device=tokens.device) <= positions[..., None])[:, None]
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            cache.write(index, k, v, positions)
+            k, v = cache.read(index, upto)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+        return self._through(tokens, positions, attend, EAGER, collect)
+
+    def whole(
+        self,
+        tokens: Tensor,
+        *,
+        cache: KVCache | None = None,
+        rows: Tensor | None = None,
+        collect: tuple[int, ...] = (),
+        parts: Parts = EAGER,
+    ) -> TargetOutput:
+        """Process ``tokens`` [B, n] from position 0, padded at the end; no mask is built.
+
+        With ``cache`` their keys and values go to its ``rows`` [B].
+        """
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            if cache is not None:
+                cache.write_start(index, k, v, rows)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+        positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
+        return self._through(tokens, positions, attend, parts, collect)
+
+    def decode(
+        self, tokens: Tensor, start: Tensor, cache: KVCache, upto: int, parts: Parts = EAGER
+    ) -> Tensor:
+        """``forward`` of one token per row, ``tokens`` [B], made for many rows: hidden [B, hidden].
+
+        On a GPU each row reads its own length only, and the pass can be captured as a CUDA graph.
+        """
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            cache.write(index, k, v, start[:, None])
+            return decode_attention(q, *cache.read(index, upto), start + 1)
+
+        return self._through(tokens[:, None], start[:, None], attend, parts, ()).hidden[:, 0]
+
+    def _through(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Callable[[int, Tensor, Tensor, Tensor], Tensor],
+        parts: Parts,
+        collect: tuple[int, ...],
+    ) -> TargetOutput:
         x = self.embed_tokens(tokens)
         angles = self.rope(positions, x.dtype)
         kept = {-1: x}
         for index, layer in enumerate(self.layers):
-            normed = layer.input_layernorm(x)
-            cache.write(index, *layer.self_attn.keys_values(normed, angles), positions)
-            q = layer.self_attn.query(normed, angles)
-            attended = layer.self_attn.attend(q, *cache.read(index, upto), mask[:, None])
-            x = layer.rest(x, attended)
+            x = parts.leave(layer, x, attend(index, *parts.enter(layer, x, angles)))
             if index in collect:
                 kept[index] = x
         features = torch.cat([kept[i] for i in collect], dim=-1) if collect else None
