@@ -49,22 +49,26 @@ def command(
     """
     check_outputs({"--out": out, "--report": report}, [prompts_path])
     prompts = read_prompts(prompts_path, domain, limit)
-    models, checkpoints, record, recording, sampling = require(
-        "models", "checkpoints", "record", "recording", "sampling"
+    models, checkpoints, generate, record, recording = require(
+        "models", "checkpoints", "generate", "record", "recording"
     )
     target, text = models.load_model(target_path, device, dtype)
     drafter = checkpoints.load_drafter(drafter_path, target)
     on_gpu = target.device.type == "cuda"
 
-    def new_recorder(seed: tuple[int, ...]):
-        return record.Recorder(
-            target,
-            drafter,
-            sampling.RandomChoices(np.random.default_rng(seed), target.device),
-            temperature=temperature,
-            max_new_tokens=max_new_tokens,
-            **({"rows_per_pass": 64, "anchors_per_pass": 1024} if on_gpu else {}),
-        )
+    def choices(*numbers: int):
+        return generate.random_choices(np.random.default_rng((seed, *numbers)), target.device)
+
+    def outputs(number: int, asked: list[list[int]]):
+        written = generate.generate(
+            target, asked, choices(number, 0), temperature=temperature,
+            max_new_tokens=max_new_tokens, max_running=max_running,
+        )  # fmt: skip
+        return recording.outputs_of(written)
+
+    def new_recorder(number: int):
+        wide = {"rows_per_pass": 64, "anchors_per_pass": 1024} if on_gpu else {}
+        return record.Recorder(target, drafter, choices(number, 1), temperature=temperature, **wide)
 
     tokens = [text.chat([prompt.text]) for prompt in prompts]
     source = (
@@ -78,8 +82,8 @@ def command(
     with Progress(console=make_console(stderr=True)) as progress:
         task = progress.add_task("requests", total=len(prompts))
         blocks = recording.record_parts(
-            parts, tokens, new_recorder, settings, seed=seed, part=part,
-            max_running=max_running, on_progress=lambda count: progress.advance(task, count),
+            parts, tokens, outputs, new_recorder, settings,
+            part=part, on_progress=lambda count: progress.advance(task, count),
         )  # fmt: skip
     rows = list(zip(prompts, [len(asked) for asked in tokens], blocks, strict=True))
     trace = recording.make_trace(

@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from workbench.drafting.dspark import Drafter
 from workbench.drafting.lanes import Lane, StepSeconds, flat_cost
-from workbench.drafting.sampling import Choices, probabilities, verify
+from workbench.drafting.passes import Passes
+from workbench.drafting.sampling import Choices
 from workbench.drafting.target import Target
 from workbench.errors import InputError
 from workbench.schedulers import Scheduler
-
-BUCKET = 64  # tokens: attention reads the cache up to a multiple of it
 
 
 @dataclass
@@ -57,12 +55,13 @@ class Decoder:
         max_running: int = 64,
         step_seconds: StepSeconds = flat_cost,
         on_finish: Callable[[int, Request], None] = lambda index, request: None,
+        passes: Passes | None = None,
     ):
         """``scheduler``: several of one kind make as many lanes of ``max_running`` requests.
 
         ``drafter`` may be None if the scheduler drafts nothing. ``step_seconds`` is the cost that
-        a scheduler believes in, of its own lane. Raises InputError for a scheduler that needs
-        hindsight.
+        a scheduler believes in, of its own lane. ``passes``: other than those of the models.
+        Raises InputError for a scheduler that needs hindsight.
         """
         self.schedulers = [scheduler] if isinstance(scheduler, Scheduler) else list(scheduler)
         scheduler = self.schedulers[0]
@@ -78,12 +77,10 @@ class Decoder:
                 place="--drafter",
                 mend="name one, or take scheduler none",
             )
-        self.target, self.drafter = target, drafter
-        self.choices, self.temperature = choices, temperature
-        self.max_new, self.max_running = max_new_tokens, max_running
+        self.target, self.max_new, self.max_running = target, max_new_tokens, max_running
         self.step_seconds, self.on_finish = step_seconds, on_finish
-        self.gamma = drafter.config.block_size if drafter else 1
-        self._collect = drafter.config.target_layer_ids if drafter else ()
+        self._passes = passes or Passes(target, drafter, choices, temperature)
+        self.gamma = self._passes.block_size
         self._eos = set(target.config.eos)
         self._confident = any(s.uniform is None for s in self.schedulers)
 
@@ -124,47 +121,22 @@ class Decoder:
                 )
 
     def _open(self, requests: int, room: int) -> None:
-        """Slots, caches and lanes for ``requests`` of at most ``room`` tokens."""
+        """Slots and lanes for ``requests`` of at most ``room`` tokens."""
         share = self.max_running
         slots = min(share * len(self.schedulers), requests)
-        self._cache = self.target.new_cache(slots, room)
-        self._context = self.drafter.new_cache(slots, room) if self.drafter else None
+        self._passes.open(slots, room)
         self._lanes = [
             Lane(scheduler, range(first, min(first + share, slots)), self.gamma, self.step_seconds)
             for first, scheduler in zip(range(0, slots, share), self.schedulers, strict=False)
         ]
         self._slot = np.full(slots, -1)  # index of each slot's request; −1: free
-        self._held = np.zeros(slots, int)  # tokens in the cache, the host's copy of _length
-        device = self.target.device
-        self._length = torch.zeros(slots, dtype=torch.long, device=device)
-        self._anchor = torch.zeros(slots, dtype=torch.long, device=device)
 
     def _prefill(self, slots: np.ndarray, requests: list[Request]) -> None:
         """Process the prompts of ``slots`` and emit their token 0."""
-        prompts = [requests[self._slot[slot]].prompt for slot in slots]
-        sizes = [len(prompt) for prompt in prompts]
-        tokens = np.zeros((len(prompts), max(sizes)), np.int64)
-        for row, prompt in enumerate(prompts):
-            tokens[row, : len(prompt)] = prompt
-        device = self.target.device
-        tokens = torch.from_numpy(tokens).to(device)
-        lengths = torch.tensor(sizes, device=device)
-        start = torch.zeros_like(lengths)
-        cache = self.target.new_cache(len(prompts), tokens.shape[1])
-        out = self.target(tokens, start, cache, collect=self._collect)
-        places = torch.as_tensor(slots, device=device)
-        self._cache.put_rows(places, cache)
-        if self.drafter:
-            context = self.drafter.new_cache(len(prompts), tokens.shape[1])
-            self.drafter.cache_context(out.features, start, context)
-            self._context.put_rows(places, context)
-        last = out.hidden[torch.arange(len(prompts), device=device), lengths - 1]
-        p_t = probabilities(self.target.logits(last), self.temperature)
-        first = self.choices.draw(p_t)
-        self._length[places], self._anchor[places] = lengths, first
-        self._held[slots] = sizes
+        mine = self._slot[slots]
+        firsts = self._passes.prefill(slots, mine, [requests[index].prompt for index in mine])
         ended = []
-        for slot, token in zip(slots.tolist(), first.tolist(), strict=True):
+        for slot, token in zip(slots.tolist(), firsts, strict=True):
             if self._emit(slot, [token], requests):
                 self._lanes[slot // self.max_running].admit(slot)
             else:
@@ -173,83 +145,31 @@ class Decoder:
 
     def _round(self, lanes: list[Lane], requests: list[Request]) -> None:
         """One decode step of all running requests of all lanes."""
-        drafts = max([lane.ask(self._slot, self._held) for lane in lanes])
-        tokens = p_d = known = None
-        if drafts:
-            tokens, p_d, confidence = self._draft(drafts)
-            if self._confident:
-                known = confidence.double().cpu().numpy()
+        passes = self._passes
+        drafts = max([lane.ask(self._slot, passes.held) for lane in lanes])
+        known = passes.draft(drafts, self._confident)
         planned = [lane.plan(known) for lane in lanes]
         order = np.concatenate([lane.order for lane in lanes])
         lengths = np.concatenate(planned)
-        accepted, following, drafted = self._verify(order, lengths, tokens, p_d)
+        found = passes.verify(order, lengths)
         running = np.repeat([len(lane.order) for lane in lanes], [len(one) for one in planned])
         on = np.zeros(len(order), bool)
         for row, (slot, length, kept, size) in enumerate(
-            zip(order.tolist(), lengths.tolist(), accepted.tolist(), running.tolist(), strict=True)
+            zip(*(part.tolist() for part in (order, lengths, found.accepted, running)), strict=True)
         ):
             request = requests[self._slot[slot]]
             request.verified.append(length)
             request.accepted.append(kept)
             request.running.append(size)
-            on[row] = self._emit(slot, [*drafted[row][:kept], following[row]], requests)
+            tokens = [*found.drafts[row][:kept], found.following[row]]
+            on[row] = self._emit(slot, tokens, requests)
             request.inner += int(on[row])
         self._free(order[~on].tolist())
         first = 0
         for lane, mine in zip(lanes, planned, strict=True):
             rows = slice(first, first + len(mine))
-            lane.close(mine, accepted[rows], on[rows])
+            lane.close(mine, found.accepted[rows], on[rows])
             first += len(mine)
-
-    def _upto(self, tokens: int) -> int:
-        most = int(self._held.max()) + tokens
-        return min(-(-most // BUCKET) * BUCKET, self._cache.positions)
-
-    def _draft(self, drafts: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens [S, d], their distributions [S, d, V] and confidences [S, d], of all slots."""
-        drafter = self.drafter
-        states = drafter.draft_states(self._anchor, self._length, self._context, upto=self._upto(0))
-        previous, state = self._anchor, drafter.start(states[:, 0])
-        tokens, chances, confidences = [], [], []
-        for k in range(drafts):
-            logits, confidence, state = drafter.step(previous, states[:, k], state)
-            p_d = probabilities(logits, self.temperature)
-            previous = self.choices.draw(p_d)
-            tokens.append(previous)
-            chances.append(p_d)
-            confidences.append(
-                chosen_chance(logits, previous, self.temperature)
-                if confidence is None
-                else confidence.sigmoid()
-            )
-        return torch.stack(tokens, 1), torch.stack(chances, 1), torch.stack(confidences, 1)
-
-    def _verify(self, order, lengths, tokens, p_d) -> tuple[np.ndarray, list[int], list[list[int]]]:
-        """One target pass over anchors and drafts.
-
-        Of the slots in ``order``: accepted drafts [R], the tokens after them, and the drafts.
-        """
-        device, most = self.target.device, int(lengths.max())
-        places = torch.as_tensor(order, device=device)
-        batch = self._anchor[:, None]
-        if most:
-            batch = torch.cat([batch, tokens[:, :most]], dim=1)
-        out = self.target(
-            batch, self._length, self._cache, upto=self._upto(most + 1), collect=self._collect
-        )
-        if self.drafter:
-            self.drafter.cache_context(out.features, self._length, self._context)
-        p_t = probabilities(self.target.logits(out.hidden[places]), self.temperature)
-        p_d = p_t[:, :0] if p_d is None else p_d[places, :most]
-        drafts = batch[places, 1:]
-        ell = torch.as_tensor(lengths, device=device)
-        kept, following = verify(p_t, p_d, drafts, ell, self.choices)
-        self._length[places] += kept + 1
-        self._anchor[places] = following
-        # one transfer: the host waits for the device once
-        found = torch.cat([kept[:, None], following[:, None], drafts], dim=1).cpu().numpy()
-        self._held[order] += found[:, 0] + 1
-        return found[:, 0], found[:, 1].tolist(), found[:, 2:].tolist()
 
     def _emit(self, slot: int, tokens: list[int], requests: list[Request]) -> bool:
         """Append to the slot's request; true if it goes on."""
@@ -263,18 +183,6 @@ class Decoder:
         return True
 
     def _free(self, slots: list[int]) -> None:
-        """Empty rows, so that they are masked out of what the others compute."""
         if slots:
-            self._slot[slots], self._held[slots] = -1, 0
-            places = torch.as_tensor(slots, device=self._length.device)
-            self._length[places] = 0
-            self._anchor[places] = 0
-
-
-def chosen_chance(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
-    """The drafter's chance [...] of the tokens it chose: the confidence of one without a head.
-
-    At temperature 0, where every choice is certain, that of temperature 1.
-    """
-    p_d = probabilities(logits, temperature or 1.0)
-    return p_d.gather(-1, tokens[..., None]).squeeze(-1)
+            self._slot[slots] = -1
+            self._passes.free(slots)

@@ -16,11 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workbench.drafting.decode import Decoder, Request, chosen_chance
 from workbench.drafting.dspark import Drafter
+from workbench.drafting.passes import chosen_chance
 from workbench.drafting.sampling import Choices, probabilities, residual
 from workbench.drafting.target import Target
-from workbench.schedulers import create
 
 
 @dataclass
@@ -34,7 +33,7 @@ class Blocks:
 
 
 class Recorder:
-    """Draws outputs from the target and records a drafter's blocks along them."""
+    """Records a drafter's blocks along outputs of the target."""
 
     def __init__(
         self,
@@ -43,7 +42,6 @@ class Recorder:
         choices: Choices,
         *,
         temperature: float = 1.0,
-        max_new_tokens: int = 256,
         rows_per_pass: int = 16,
         anchors_per_pass: int = 256,
     ):
@@ -52,28 +50,9 @@ class Recorder:
         Both bound memory: logits are [anchors, vocabulary].
         """
         self.target, self.drafter, self.choices = target, drafter, choices
-        self.temperature, self.max_new = temperature, max_new_tokens
+        self.temperature = temperature
         self.rows = rows_per_pass
         self.anchors = max(anchors_per_pass // rows_per_pass, 1)
-
-    def outputs(
-        self,
-        prompts: Sequence[Sequence[int]],
-        max_running: int = 64,
-        on_finish: Callable[[int, Request], None] = lambda index, request: None,
-    ) -> list[list[int]]:
-        """One output per prompt, by plain decoding."""
-        decoder = Decoder(
-            self.target,
-            None,
-            create("none", 1),
-            self.choices,
-            temperature=self.temperature,
-            max_new_tokens=self.max_new,
-            max_running=max_running,
-            on_finish=on_finish,
-        )
-        return [request.tokens for request in decoder.decode(prompts)]
 
     def blocks(self, prompt: Sequence[int], output: Sequence[int]) -> Blocks:
         """The blocks at every anchor of ``output``, which the target gave to ``prompt``."""

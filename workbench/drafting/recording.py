@@ -13,50 +13,53 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from workbench.drafting.config import DrafterConfig
+from workbench.drafting.data import Sequences
 from workbench.drafting.prompts import Prompt
 from workbench.drafting.record import Blocks, Recorder
 from workbench.errors import InputError
 from workbench.files import atomic_write
 from workbench.traces import Header, Trace
 
-NewRecorder = Callable[[tuple[int, ...]], Recorder]  # seed → a recorder whose choices follow it
+Outputs = Callable[[int, Sequence[Sequence[int]]], Sequence[Sequence[int]]]
+"""Number of a part and its prompts → the target's outputs."""
+NewRecorder = Callable[[int], Recorder]
+"""Number of a part → a recorder whose random choices follow from it."""
 
 
 def record_parts(
     folder: Path,
     prompts: Sequence[Sequence[int]],
+    outputs: Outputs,
     new_recorder: NewRecorder,
     settings: dict[str, str],
     *,
-    seed: int = 0,
     part: int = 64,
-    outputs: Sequence[Sequence[int]] | None = None,
-    max_running: int = 64,
     on_progress: Callable[[int], None] = lambda requests: None,
 ) -> list[Blocks]:
     """Blocks of every prompt (token ids), ``part`` requests at a time, each kept in ``folder``.
 
-    Parts of an earlier run with the same ``settings`` are used again. ``outputs``: the target's,
-    where they are known; else it writes them, the same ones for every drafter of the same seed.
-    ``on_progress`` is told of requests as they are done. Raises InputError for other parts.
+    Parts of an earlier run with the same ``settings`` are used again. ``on_progress`` is told of
+    requests as they are done. Raises InputError for parts of another recording.
     """
     blocks: list[Blocks] = []
     for number, first in enumerate(range(0, len(prompts), part)):
         path = folder / f"{number:05}.safetensors"
         asked = prompts[first : first + part]
-        described = settings | {"seed": str(seed), "part": f"{number} of {part}"}
+        described = settings | {"part": f"{number} of {part}"}
         if path.is_file():
             blocks += _read(path, described, len(asked))
             on_progress(len(asked))
             continue
-        if outputs is None:
-            written = new_recorder((seed, number, 0)).outputs(asked, max_running)
-        else:
-            written = outputs[first : first + part]
-        mine = new_recorder((seed, number, 1)).batch(asked, written, on_progress)
+        mine = new_recorder(number).batch(asked, outputs(number, asked), on_progress)
         _write(path, mine, described)
         blocks += mine
     return blocks
+
+
+def outputs_of(sequences: Sequences) -> list[list[int]]:
+    """The answers in ``sequences``, without their prompts."""
+    first, end = sequences.start[:-1] + sequences.prompt, sequences.start[1:]
+    return [sequences.tokens[a:b].tolist() for a, b in zip(first, end, strict=True)]
 
 
 def settings_of(
