@@ -7,7 +7,7 @@ import statistics
 from gpu_probe import compare, held_out, price
 from gpu_probe.batch import PAGE_TOKENS
 from gpu_probe.grid import Grid
-from gpu_probe.shapes import DrafterShape, ModelShape
+from gpu_probe.shapes import ModelShape
 
 
 def _reference_attention(axes: dict, tokens: int, most: int, context: int) -> float:
@@ -17,8 +17,8 @@ def _reference_attention(axes: dict, tokens: int, most: int, context: int) -> fl
     return price.attention(axes, requests, context, queries)
 
 
-def target_sections(parts: dict, grid: Grid, block_size: int) -> dict:
-    """verify, graphs, attention, prefill, power: the same for every drafter but the query slice.
+def target_sections(parts: dict, grid: Grid) -> dict:
+    """verify, graphs, attention, prefill, power: the same for every drafter.
 
     ``verify`` is the whole step less its attention, so that attention is in its table and nowhere
     else; the reference context is therefore 0.
@@ -39,16 +39,11 @@ def target_sections(parts: dict, grid: Grid, block_size: int) -> dict:
             "reference_context": 0,
         }
     }
-    # the slice of a block verified half, the nearest that was measured
-    wanted = (block_size + 1) / 2 if block_size else 1
-    slot = min(
-        range(len(axes["query_tokens"])), key=lambda i: abs(axes["query_tokens"][i] - wanted)
-    )
-    sections["attention"] = {
-        "requests": axes["requests"],
-        "context_tokens": axes["context_tokens"],
-        "seconds": axes["seconds"][slot],
-    }
+    if "logits" in parts:
+        # of a prompt only the last token needs the logits that ``verify`` has for all
+        rate = parts["logits"]["seconds_per_token"]
+        sections["verify"]["prefill_token_seconds"] = -rate
+    sections["attention"] = axes
     if "beyond" in parts:
         past = parts["beyond"]["batch_tokens"]
         sections["graphs"] = {
@@ -98,27 +93,15 @@ def mixed_section(parts: dict, grid: Grid) -> dict | None:
     }
 
 
-def drafter_sections(parts: dict, key: str, shape: ModelShape, drafter: DrafterShape) -> dict:
+def drafter_sections(parts: dict, key: str, shape: ModelShape) -> dict:
     """draft, host and kv_cache of one drafter."""
     sections: dict = {}
     own = parts.get(f"draft {key}")
     if own:
-        seconds = own["seconds"]  # [context][requests][tokens]
-        sections["draft"] = {
-            "requests": own["requests"],
-            "tokens": own["tokens"],
-            "seconds": [
-                [round(statistics.fmean(cell), 9) for cell in zip(*rows, strict=True)]
-                for rows in zip(*seconds, strict=True)
-            ],
-            "reference_context": round(statistics.fmean(own["context_tokens"])),
-        }
+        fields = ("context_tokens", "requests", "tokens", "seconds")
+        sections["draft"] = {field: own[field] for field in fields}
         if own.get("per_prefill_token_seconds") is not None:
             sections["draft"]["per_prefill_token_seconds"] = own["per_prefill_token_seconds"]
-        # a parallel pass reads the context once, at a price that its own two contexts average;
-        # step by step the context is read for every token
-        if drafter.kind in ("eagle3", "mtp"):
-            sections["draft"]["context_layers"] = max(own["tokens"]) * drafter.layers
     host = parts.get(f"host {key}")
     if host:
         sections["host"] = {
@@ -141,8 +124,6 @@ def document(
     head: dict,
     key: str,
     shape: ModelShape,
-    drafter: DrafterShape,
-    block_size: int,
     mixed: bool = False,
 ) -> dict:
     """The profile of one drafter, as far as it was measured.
@@ -151,14 +132,13 @@ def document(
     mixed: price steps with prefill from their own table instead of the verify curve.
     """
     result = {k: v for k, v in head.items() if k != "measured"}
-    result.update(target_sections(parts, grid, block_size))
-    result.update(drafter_sections(parts, key, shape, drafter))
+    result.update(target_sections(parts, grid))
+    result.update(drafter_sections(parts, key, shape))
     measured = {**head["measured"], **parts.get("bandwidth", {})}
     if "kernels" in parts:
         measured["kernel_errors"] = parts["kernels"]
     measured["spread"] = parts["verify"]["spread"]
     measured["verify_whole"] = parts["verify"]["seconds"]
-    measured["attention_by_query"] = parts["attention"]
     if "whole" in parts:
         measured["whole_steps"] = parts["whole"]["cells"]
     beside = mixed_section(parts, grid)
@@ -169,14 +149,9 @@ def document(
             result["mixed"] = beside
     if "power" in parts:
         measured["sustained"] = parts["power"]["points"]
-    own = parts.get(f"draft {key}")
-    if own:
-        measured["draft_by_context"] = {
-            "context_tokens": own["context_tokens"],
-            "seconds": [[row[-1] for row in rows] for rows in zip(*own["seconds"], strict=True)],
-        }
-        if "markov_seconds" in own:
-            measured["markov_seconds"] = own["markov_seconds"]
+    own = parts.get(f"draft {key}", {})
+    if "markov_seconds" in own:
+        measured["markov_seconds"] = own["markov_seconds"]
     for name, field in (("host", "rows"), ("sequential", "cells"), ("held_out", "cells")):
         part = parts.get(f"{name} {key}")
         if part:
@@ -185,7 +160,7 @@ def document(
     if memory:
         measured.update({k: v for k, v in memory.items() if k not in ("capacity_tokens",)})
     if measured.get("held_out") and "graphs" in result and "prefill" in result:
-        measured["fit_error"] = held_out.fit_error(result, measured)
+        measured["fit_error"] = held_out.fit_error(result, measured["held_out"])
     measured.update(compare.ratios(result, measured))
     result["measured"] = measured
     return result

@@ -41,7 +41,7 @@ def ratios(document: dict, measured: dict) -> dict:
         for cell in cells:
             requests, context = cell["requests"], cell["context_tokens"]
             at = price.Step(requests, requests * cell["query_tokens"], context)
-            seconds = price.target(document, at, measured["attention_by_query"])
+            seconds = price.target(document, at)
             cell["tables_ratio"] = round(seconds / cell["seconds"], 4)
             least = floor_seconds(document, measured, requests, context)
             cell["ratio_to_floor"] = round(cell["seconds"] / least, 4)
@@ -66,8 +66,7 @@ def _against_vllm(document: dict, measured: dict, cells: list[dict], vllm: dict)
     arm = f"{drafter['kind']} {drafter['block_size']}"
     for requests, milliseconds in vllm.get(arm, {}).items():
         step = price.Step(requests, requests * (drafter["block_size"] + 1), context)
-        seconds = price.target(document, step, measured["attention_by_query"])
-        seconds += price.draft(document, step, measured["draft_by_context"])
+        seconds = price.target(document, step) + price.draft(document, step)
         rows.append((arm, requests, seconds, milliseconds))
     return [
         {
@@ -93,23 +92,31 @@ def summary(document: dict) -> str:
         f"{m['ratio_to_floor']:.3f} x the weights' {m['floor_seconds'] * 1e3:.3f} ms",
     ]
     if "fit_error" in m:
-        for name, fit in (("tables", m["fit_error"]), ("extended", m["fit_error"]["extended"])):
+        fits = {"rounds": m["fit_error"], "their verification": m["fit_error"]["verify"]}
+        for name, fit in fits.items():
             lines.append(
-                f"{name + ' vs rounds':<23} {fit['median']:8.1%} median, {fit['p95']:.1%} at the "
+                f"tables, {name:<18} {fit['median']:5.1%} median, {fit['p95']:.1%} at the "
                 f"95th percentile of {fit['cells']}, bias {fit['bias']:+.1%}"
             )
     if "host" in document:
         lines.append(
             f"host                    {document['host']['sync_seconds'] * 1e6:8.0f} us sync, "
-            f"{document['host']['async_seconds'] * 1e6:.0f} us async"
+            f"{document['host']['async_seconds'] * 1e6:.0f} us async; sync by requests "
+            + ", ".join(
+                f"{row['requests']}: {row['sync'] * 1e6:.0f} ({row['sync_spread'] * 1e6:.0f})"
+                for row in m["host"]
+            )
         )
     lines.append(f"largest spread          {max(m['spread']):8.1%}")
     at = dict(zip(verify["batch_tokens"], verify["seconds"], strict=True))
     shown = [n for n in (1, 8, 64, 65, 128, 129, 256, 512, 513, 1024, 2048) if n in at]
     lines.append("verify, ms: " + "  ".join(f"{n}:{at[n] * 1e3:.2f}" for n in shown))
     if "draft" in document:
-        draft = zip(document["draft"]["requests"], document["draft"]["seconds"], strict=True)
-        lines.append("draft, ms:  " + "  ".join(f"{r}:{s[-1] * 1e3:.2f}" for r, s in draft))
+        draft = document["draft"]
+        for context, table in zip(draft["context_tokens"], draft["seconds"], strict=True):
+            row = zip(draft["requests"], table, strict=True)
+            shown = "  ".join(f"{r}:{s[-1] * 1e3:.2f}" for r, s in row)
+            lines.append(f"draft after {context}, ms: {shown}")
     if m.get("vllm_ratio"):
         lines.append("against vLLM 0.26:")
         lines += [

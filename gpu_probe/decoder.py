@@ -10,6 +10,8 @@ from gpu_probe.chunk import Chunk
 from gpu_probe.layer import Layer, Weights, kernels_for, rope_table
 from gpu_probe.shapes import ModelShape
 
+LOGIT_ROWS = 2048  # logits in memory at once: 0.6 GB at a vocabulary of 152,000
+
 
 class Decoder:
     """Every layer has weights of its own, so that a step streams all of them from memory."""
@@ -64,7 +66,13 @@ class Decoder:
                 x, residual, batch, pages, self.rope, kernels, eps, chunk=chunk, layer=i
             )
             x = kernels.add_rmsnorm(y, residual, norm, eps)
-        return F.linear(x[:logit_rows], self.head).argmax(-1)
+        return self.choose(x[:logit_rows])
+
+    def choose(self, x: torch.Tensor) -> torch.Tensor:
+        """The likeliest token after each normed hidden state [rows, hidden], int64 [rows]."""
+        if len(x) <= LOGIT_ROWS:
+            return F.linear(x, self.head).argmax(-1)
+        return torch.cat([F.linear(part, self.head).argmax(-1) for part in x.split(LOGIT_ROWS)])
 
     def attention_only(self, q: torch.Tensor, batch: Batch, cache: torch.Tensor) -> torch.Tensor:
         """The attention of every layer and nothing else; q [B, heads, head]."""

@@ -36,7 +36,7 @@ def decode_steps(document: dict) -> str:
 def attention_bandwidth(document: dict) -> str:
     """Attention over KV bytes ÷ copy bandwidth, at 64 requests and more, context 2,048 and more."""
     measured = document["measured"]
-    axes, rows = measured["attention_by_query"], []
+    axes, rows = document["attention"], []
     for i, requests in enumerate(axes["requests"]):
         for j, context in enumerate(axes["context_tokens"]):
             if requests < 64 or context < 2048:
@@ -56,15 +56,18 @@ def fits(documents: list[dict]) -> str:
         if fit is None:
             continue
         for name, part in (
-            ("as read", fit),
-            ("as read, no prefill", fit["without_prefill"]),
-            ("extended", fit["extended"]),
+            ("rounds", fit),
+            ("without prefill", fit.get("without_prefill")),
+            ("verification alone", fit.get("verify")),
+            ("draft alone", fit.get("draft")),
         ):
+            if part is None:
+                continue
             rows.append(
                 [document["name"], name, part["cells"], f"{part['median']:.1%}",
                  f"{part['p95']:.1%}", f"{part['max']:.1%}", f"{part['bias']:+.1%}"]
             )  # fmt: skip
-    return _rows(["profile", "form", "rounds", "median", "95th", "largest", "bias"], rows)
+    return _rows(["profile", "what", "rounds", "median", "95th", "largest", "bias"], rows)
 
 
 def sequential_block(document: dict) -> str:
@@ -98,13 +101,15 @@ def agreement(first: dict, second: dict) -> dict[str, list[float]]:
         measured = document["measured"]
         for n, s in zip(document["verify"]["batch_tokens"], measured["verify_whole"], strict=True):
             found["verify", n] = s
-        axes = measured["attention_by_query"]
+        axes = document["attention"]
         for q, table in zip(axes["query_tokens"], axes["seconds"], strict=True):
             for r, row in zip(axes["requests"], table, strict=True):
                 for c, s in zip(axes["context_tokens"], row, strict=True):
                     found["attention", q, r, c] = s
-        for r, row in zip(document["draft"]["requests"], document["draft"]["seconds"], strict=True):
-            found["draft", r] = row[-1]
+        draft = document["draft"]
+        for c, table in zip(draft["context_tokens"], draft["seconds"], strict=True):
+            for r, row in zip(draft["requests"], table, strict=True):
+                found["draft", c, r] = row[-1]
         for cell in measured["whole_steps"]:
             at = cell["requests"], cell["query_tokens"], cell["context_tokens"]
             found["whole steps", *at] = cell["seconds"]

@@ -85,7 +85,7 @@ FULL = Grid(
     prefill_contexts=(0, 1024, 4096, 16384),
     mixed=((128, 512, 1024), (192, 384, 768, 1024, 1152, 2048)),
     draft_requests=(1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256),
-    draft_contexts=(512, 2048),
+    draft_contexts=(16, 512, 2048),
     host_requests=(1, 16, 128),
     whole=(
         (1, 1, 1024), (8, 1, 1024), (64, 1, 1024), (256, 1, 1024),
@@ -130,7 +130,7 @@ TINY = Grid(
     prefill_contexts=(0, 64),
     mixed=((8, 16), (16, 32)),
     draft_requests=(1, 4),
-    draft_contexts=(64, 128),
+    draft_contexts=(16, 64, 128),
     host_requests=(1, 4),
     whole=((1, 1, 64), (4, 1, 64), (4, 2, 64)),
     held_out=8,

@@ -72,22 +72,23 @@ def errors(ratios: list[float]) -> dict:
     }
 
 
-def fit_error(document: dict, measured: dict) -> dict:
+def fit_error(document: dict, rounds: list[dict]) -> dict:
     """The document as the workbench reads it against the rounds; adds ``ratio`` to every cell.
 
-    ``extended``: the form that also uses what today's format has no place for: attention by query
-    tokens and drafts by context.
+    Of the whole rounds, of those without a prefill chunk, and of the two halves of a round.
     """
-    plain, full, decodes = [], [], []
-    for row in measured["held_out"]:
+    ratios: dict[str, list[float]] = {"all": [], "without_prefill": [], "verify": [], "draft": []}
+    for row in rounds:
         step = as_step(row)
-        seconds = price.target(document, step) + price.draft(document, step)
-        row["ratio"] = round(seconds / row["seconds"], 4)
-        plain.append(row["ratio"])
+        verify, draft = price.target(document, step), price.draft(document, step)
+        row["ratio"] = round((verify + draft) / row["seconds"], 4)
+        row["predicted_verify_seconds"] = round(verify, 9)
+        ratios["all"].append(row["ratio"])
         if not row["chunk"]:
-            decodes.append(row["ratio"])
-        extended = price.target(document, step, measured["attention_by_query"])
-        extended += price.draft(document, step, measured.get("draft_by_context"))
-        row["extended_ratio"] = round(extended / row["seconds"], 4)
-        full.append(row["extended_ratio"])
-    return {**errors(plain), "without_prefill": errors(decodes), "extended": errors(full)}
+            ratios["without_prefill"].append(row["ratio"])
+        ratios["verify"].append(verify / row["verify_seconds"])
+        drafted = row["seconds"] - row["verify_seconds"]
+        if draft and drafted > 0:
+            ratios["draft"].append(draft / drafted)
+    whole = errors(ratios.pop("all"))
+    return {**whole, **{name: errors(part) for name, part in ratios.items() if part}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ import torch
 from gpu_probe.batch import PAGE_TOKENS
 from gpu_probe.rounds import Rounds
 from gpu_probe.timing import Stopwatch, Timing, captured, synchronize
+
+ROUNDS = 8  # of one kind before the next
 
 
 class RaggedInputs:
@@ -51,17 +54,21 @@ def _host_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def host_costs(rounds: Rounds, requests: int, context: int) -> dict:
-    """Seconds per round at R requests.
+    """Seconds per round at R requests; rounds without either read or inputs are what is subtracted.
 
     sync: blocking read of the γ confidences of each request between draft and verification, then
-    the ragged inputs from them, against the same loop without either. async: a loop that builds
-    the inputs from confidences of an earlier round while the card works, above its two graphs.
-    launch, build, read: each alone; read_overlapped: the read issued behind a running step.
+    the ragged inputs from them. async: the inputs built from confidences of an earlier round while
+    the card works. Blocks of the three kinds of rounds alternate, so that a drift of the clocks
+    meets all alike; ``*_spread`` is p90 − p10 of the blocks' differences, in seconds. launch,
+    build, read: each alone; read_overlapped: the read issued behind a running step.
+
+    Verification has one token per request: what the host does does not depend on it, and a short
+    step drowns it least.
     """
     probe, size = rounds.probe, rounds.block_size
     device, repeats = probe.device, probe.repeats
     draft = rounds.draft([context] * requests, size)
-    verify = probe.step([size + 1] * requests, [probe.grid.reference_context] * requests)
+    verify = probe.step([1] * requests, [probe.grid.reference_context] * requests)
     inputs = RaggedInputs(requests, size, context, device)
     kept = torch.rand(size, requests, device=device)
     pinned = torch.empty(kept.shape, pin_memory=device == "cuda")
@@ -75,26 +82,25 @@ def host_costs(rounds: Rounds, requests: int, context: int) -> dict:
 
     with captured(draft, device) as first, captured(verify, device) as then:
 
-        def loop(mode: str) -> tuple[float, float]:
-            """Seconds per round, and the part of them that the graphs do not take."""
+        def loop(kind: str) -> float:
+            """Median seconds of a round from one draft's start to the next's."""
             watch = Stopwatch(device)
-            for _ in range(repeats):
+            for _ in range(ROUNDS):
                 watch.mark()
                 first()
-                watch.mark()
-                if mode == "sync":
+                if kind == "sync":
                     inputs.build(read())
-                elif mode == "async":
+                elif kind == "async":
                     inputs.build(lengths)
-                watch.mark()
                 then()
-                watch.mark()
-            between = watch.between()  # draft, gap, verification, gap, draft, …
-            return sum(between) / repeats, sum(between[1::2]) / repeats
+            watch.mark()
+            return statistics.median(watch.between()[1:])  # the first starts on an idle card
 
         loop("sync")
-        # alternated, so that a drift of the clocks meets all alike
-        triples = [(loop("free"), loop("async"), loop("sync")) for _ in range(3)]
+        blocks = [
+            {kind: loop(kind) for kind in ("free", "async", "sync")}
+            for _ in range(max(5, repeats // 2 * 2 + 1))
+        ]
         synchronize(device)
         launch = _host_seconds(then, 5)
         start = time.perf_counter()
@@ -106,11 +112,17 @@ def host_costs(rounds: Rounds, requests: int, context: int) -> dict:
         synchronize(device)
         read()
 
+    more = {
+        kind: Timing.of([block[kind] - block["free"] for block in blocks])
+        for kind in ("sync", "async")
+    }
     return {
         "requests": requests,
-        "round": Timing.of([free[0] for free, _, _ in triples]).median,
-        "sync": max(0.0, Timing.of([s[0] - f[0] for f, _, s in triples]).median),
-        "async": max(0.0, Timing.of([a[1] for _, a, _ in triples]).median),
+        "round": Timing.of([block["free"] for block in blocks]).median,
+        "sync": max(0.0, more["sync"].median),
+        "sync_spread": more["sync"].p90 - more["sync"].p10,
+        "async": max(0.0, more["async"].median),
+        "async_spread": more["async"].p90 - more["async"].p10,
         "launch": launch,
         "build": _host_seconds(lambda: inputs.build(lengths), repeats),
         "read": _host_seconds(one_read, repeats),

@@ -13,6 +13,8 @@ from gpu_probe.batch import Batch
 from gpu_probe.chunk import Chunk
 from gpu_probe.shapes import ModelShape
 
+NOISE_ROWS = 2048  # tokens of a step that draw their experts apart; more take turns
+
 
 def kernels_for(device: str) -> ModuleType:
     """Functions rmsnorm, add_rmsnorm, swiglu, norm_rope_append, attention, experts."""
@@ -37,6 +39,11 @@ class Weights:
         made = torch.empty(size, device=self.device, dtype=self.dtype)
         self.bytes += made.nbytes
         return made.normal_(std=0.02, generator=self.generator)
+
+    def noise(self, *size: int) -> torch.Tensor:
+        """Standard normal; no weight, so its bytes do not count."""
+        made = torch.empty(size, device=self.device, dtype=self.dtype)
+        return made.normal_(generator=self.generator)
 
     def norm(self, size: int) -> torch.Tensor:
         made = torch.ones(size, device=self.device, dtype=self.dtype)
@@ -65,6 +72,7 @@ class Layer:
     down: torch.Tensor
     router: torch.Tensor | None = None
     active: int = 0
+    noise: torch.Tensor | None = None
 
     @classmethod
     def random(cls, shape: ModelShape, weights: Weights, inputs: int = 0) -> Layer:
@@ -79,7 +87,10 @@ class Layer:
             mlp_norm=weights.norm(shape.hidden),
             gate_up=weights.matrix(*each, 2 * shape.mlp, shape.hidden),
             down=weights.matrix(*each, shape.hidden, shape.mlp),
-            router=weights.matrix(shape.experts, shape.hidden) if each else None,
+            # random weights give the tokens of a request like hidden states and so like experts;
+            # a trained router spreads them, which noise on its logits does here
+            router=weights.matrix(shape.experts, shape.hidden).mul_(0.1) if each else None,
+            noise=weights.noise(NOISE_ROWS, shape.experts) if each else None,
             active=shape.active,
         )
 
@@ -110,5 +121,5 @@ class Layer:
         y = F.linear(y.view(len(x), -1), self.output)
         y = kernels.add_rmsnorm(y, residual, self.mlp_norm, eps)
         if self.router is not None:
-            return kernels.experts(y, self.router, self.gate_up, self.down, self.active)
+            return kernels.experts(y, self.router, self.gate_up, self.down, self.active, self.noise)
         return F.linear(kernels.swiglu(F.linear(y, self.gate_up)), self.down)

@@ -101,13 +101,19 @@ class Probe:
         pages = len(self.pool) // self.shape.layers
         cache = self.cache(self.shape.layers, pages)
         batch = self.batch(queries, [self.grid.reference_context] * len(queries), pages)
-        # past the captured sizes the rest of a step can only be prefill and needs no logits
-        rows = min(tokens, self.grid.captured[-1])
-        return lambda: self.decoder.forward(batch, cache, rows)
+        return lambda: self.decoder.forward(batch, cache)
 
-    def timed(self, work: Callable[[], object]) -> Timing:
-        """A CUDA graph of ``work``, replayed until the clock has settled, then timed."""
-        return timed_graph(work, self.device, self.repeats, self.grid.settle_seconds)
+    def timed(self, work: Callable[[], object], settle: float = 1.0) -> Timing:
+        """A CUDA graph of ``work``, replayed until the clock has settled, then timed.
+
+        settle: how much of the grid's ``settle_seconds``.
+        """
+        return timed_graph(work, self.device, self.repeats, settle * self.grid.settle_seconds)
+
+    def logits(self, rows: int) -> Timing:
+        """The output layer and the choice of a token for ``rows`` tokens."""
+        x = torch.randn(rows, self.shape.hidden, device=self.device, dtype=self.dtype)
+        return self.timed(lambda: self.decoder.choose(x))
 
     def verify(self, tokens: int) -> Timing:
         return self.timed(self.verify_step(tokens))
@@ -132,7 +138,8 @@ class Probe:
         cache = self.cache(min(self.shape.layers, len(self.pool) // pages), pages)
         size = (len(batch.tokens), self.shape.heads, self.shape.head)
         q = torch.randn(size, device=self.device, dtype=self.dtype)
-        return self.timed(lambda: self.decoder.attention_only(q, batch, cache))
+        # bound by memory, whose clock does not move
+        return self.timed(lambda: self.decoder.attention_only(q, batch, cache), settle=0.4)
 
     def prefill(self, chunk: int, context: int) -> Timing:
         """Causal attention of all layers for a chunk after ``context`` tokens.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
+from gpu_probe import reference
 from gpu_probe.kernels import swiglu
 
 
@@ -14,9 +14,12 @@ def experts(
     gate_up: torch.Tensor,
     down: torch.Tensor,
     active: int,
+    noise: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """``reference.experts`` without a read by the host, so that a CUDA graph can hold it."""
-    weight, chosen = torch.softmax(F.linear(x, router), -1, dtype=torch.float32).topk(active, -1)
+    weight, chosen = torch.softmax(
+        reference.scores(x, router, noise), -1, dtype=torch.float32
+    ).topk(active, -1)
     weight = weight / weight.sum(-1, keepdim=True)
     ordered, order = chosen.flatten().sort()
     ids = torch.arange(len(router), device=x.device)

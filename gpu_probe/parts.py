@@ -36,6 +36,15 @@ def beyond(probe: Probe) -> dict:
     return {"batch_tokens": tokens, "seconds": _seconds(points), "spread": _spread(points)}
 
 
+def logits(probe: Probe) -> dict:
+    """What one more token with logits costs a step, from one tile's worth of rows to many."""
+    rows = [128, 1024] if max(probe.grid.captured) >= 1024 else [1, max(probe.grid.captured)]
+    few, many = (probe.logits(n).median for n in rows)
+    rate = max(0.0, (many - few) / (rows[1] - rows[0]))
+    return {"rows": rows, "seconds": [round(few, 9), round(many, 9)],
+            "seconds_per_token": round(rate, 12)}  # fmt: skip
+
+
 def attention(probe: Probe) -> dict:
     """Query tokens × requests × contexts, the reference context in front."""
     grid = probe.grid
@@ -121,9 +130,13 @@ def power(probe: Probe, telemetry: Telemetry) -> dict:
 
 
 def draft(rounds: Rounds) -> dict:
-    """Contexts × requests × drafted tokens; a parallel drafter always drafts the whole block."""
+    """Contexts × requests × drafted tokens.
+
+    A parallel drafter always drafts the whole block; step by step every token after the first is
+    the same pass, so two columns give the line.
+    """
     grid, size, shape = rounds.probe.grid, rounds.block_size, rounds.shape
-    tokens = [size] if shape.parallel else sorted({1, (size + 1) // 2, size})
+    tokens = [size] if shape.parallel else sorted({1, size})
     requests = grid.draft_requests
     if not shape.parallel:
         requests = tuple(r for r in requests if r not in (2, 96, 192))
@@ -146,7 +159,7 @@ def draft(rounds: Rounds) -> dict:
 
 def host(rounds: Rounds) -> dict:
     grid = rounds.probe.grid
-    rows = [host_costs(rounds, r, grid.draft_contexts[0]) for r in grid.host_requests]
+    rows = [host_costs(rounds, r, grid.draft_contexts[1]) for r in grid.host_requests]
     return {"rows": [{key: round(value, 9) for key, value in row.items()} for row in rows]}
 
 
@@ -170,10 +183,10 @@ def sequential(rounds: Rounds) -> dict:
     return {"cells": cells}
 
 
-def held_out(rounds: Rounds, count: int, seed: int) -> dict:
+def held_out(rounds: Rounds, seed: int) -> dict:
     """Random whole rounds, drafted and verified together."""
     grid, cells = rounds.probe.grid, []
-    for cell in random_cells(grid, rounds.block_size, count, seed):
+    for cell in random_cells(grid, rounds.block_size, grid.held_out, seed):
         last = grid.captured[-1]
         eager = cell.tokens > last
         size = next((n for n in grid.captured if n >= cell.tokens), cell.tokens)

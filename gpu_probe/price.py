@@ -1,7 +1,7 @@
-"""What a step costs by a profile's tables: the additive form, with or without a query axis.
+"""What a step costs by a profile's tables, as the workbench reads them.
 
-step = verify(B at its captured size; past the last one the eager curve) + attention(R, context)
-     + prefill(chunk, what precedes it) + draft(R, context)
+step = verify(B at its captured size; past the last one the eager curve) + attention(R, context,
+     query tokens per request) + prefill(chunk, what precedes it) + draft(R, context)
 """
 
 from __future__ import annotations
@@ -40,13 +40,19 @@ def table(rows: Sequence, columns: Sequence, values: Sequence[Sequence], row, co
     return lookup(rows, [lookup(columns, line, column) for line in values], row)
 
 
+def layers(axes: dict, axis: str) -> tuple[list, list]:
+    """Points of the optional outermost ``axis`` and its tables; without it one table at 0."""
+    points = axes.get(axis)
+    return (points, axes["seconds"]) if points else ([0], [axes["seconds"]])
+
+
 def attention(axes: dict, requests: float, context: float, queries: float) -> float:
-    """Attention seconds from the table with a query axis, ``queries`` tokens per request."""
-    by_query = [
-        table(axes["requests"], axes["context_tokens"], values, requests, context)
-        for values in axes["seconds"]
-    ]
-    return lookup(axes["query_tokens"], by_query, queries)
+    """Attention seconds from the table, ``queries`` tokens per request."""
+    points, tables = layers(axes, "query_tokens")
+    rows, columns = axes["requests"], axes["context_tokens"]
+    return lookup(
+        points, [table(rows, columns, each, requests, context) for each in tables], queries
+    )
 
 
 def padded(document: dict, tokens: int) -> int:
@@ -62,23 +68,21 @@ def verify(document: dict, step: Step, mixed: dict | None = None) -> float:
     if mixed is not None and step.chunk and tokens <= graphs["batch_tokens"][-1]:
         rows, columns = mixed["prefill_tokens"], mixed["batch_tokens"]
         return table(rows, columns, mixed["seconds"], step.chunk, padded(document, tokens))
-    if tokens > graphs["batch_tokens"][-1]:
-        return lookup(graphs["beyond"]["batch_tokens"], graphs["beyond"]["seconds"], tokens)
     curve = document["verify"]
-    return lookup(curve["batch_tokens"], curve["seconds"], padded(document, tokens))
+    saved = curve.get("prefill_token_seconds", 0.0) * step.chunk
+    if tokens > graphs["batch_tokens"][-1]:
+        past = graphs["beyond"]
+        return max(0.0, lookup(past["batch_tokens"], past["seconds"], tokens) + saved)
+    seconds = lookup(curve["batch_tokens"], curve["seconds"], padded(document, tokens))
+    return max(0.0, seconds + saved)
 
 
-def target(document: dict, step: Step, axes: dict | None = None, mixed: dict | None = None):
-    """Seconds of the target's step. ``axes``: attention with a query axis instead of the table."""
+def target(document: dict, step: Step, mixed: dict | None = None) -> float:
+    """Seconds of the target's step."""
     seconds = verify(document, step, mixed)
     if step.requests:
-        if axes is None:
-            part = document["attention"]
-            rows, columns = part["requests"], part["context_tokens"]
-            seconds += table(rows, columns, part["seconds"], step.requests, step.context)
-        else:
-            each = step.queries / step.requests
-            seconds += attention(axes, step.requests, step.context, each)
+        each = step.queries / step.requests
+        seconds += attention(document["attention"], step.requests, step.context, each)
     if step.chunk:
         part = document["prefill"]
         rows, columns = part["chunk_tokens"], part["context_tokens"]
@@ -86,28 +90,19 @@ def target(document: dict, step: Step, axes: dict | None = None, mixed: dict | N
     return seconds
 
 
-def draft(document: dict, step: Step, by_context: dict | None = None) -> float:
-    """Seconds of drafting the whole block.
-
-    ``by_context``: the draft measured at several contexts, instead of the table of their mean.
-    """
+def draft(document: dict, step: Step) -> float:
+    """Seconds of drafting the whole block."""
     part = document.get("draft")
     if part is None or not step.requests:
         return 0.0
-    if by_context is not None:
-        columns = by_context["context_tokens"]
-        seconds = table(
-            part["requests"], columns, by_context["seconds"], step.requests, step.context
-        )
-    else:
-        last = [row[-1] for row in part["seconds"]]
-        seconds = lookup(part["requests"], last, step.requests)
-        share = part.get("context_layers", 0) / document["target"]["layers"]
-        if share:
-            read = document["attention"]
-            at = [
-                table(read["requests"], read["context_tokens"], read["seconds"], step.requests, c)
-                for c in (step.context, part["reference_context"])
-            ]
-            seconds = max(0.0, seconds + share * (at[0] - at[1]))
+    points, tables = layers(part, "context_tokens")
+    columns = [[row[-1] for row in each] for each in tables]
+    whole = [lookup(part["requests"], column, step.requests) for column in columns]
+    seconds = lookup(points, whole, step.context)
+    share = part.get("context_layers", 0) / document["target"]["layers"]
+    if share:
+        read = document["attention"]
+        more = attention(read, step.requests, step.context, 1)
+        more -= attention(read, step.requests, part["reference_context"], 1)
+        seconds = max(0.0, seconds + share * more)
     return seconds + part.get("per_prefill_token_seconds", 0.0) * step.chunk

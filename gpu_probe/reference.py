@@ -100,19 +100,31 @@ def attention(
     return out
 
 
+def scores(x: torch.Tensor, router: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
+    """The router's logits [tokens, experts], plus a row of ``noise`` [rows, experts] per token."""
+    if noise is None:
+        return F.linear(x, router)
+    noise = noise.to(x.dtype)
+    if len(x) > len(noise):
+        noise = noise.repeat(-(-len(x) // len(noise)), 1)
+    return torch.addmm(noise[: len(x)], x, router.t())
+
+
 def experts(
     x: torch.Tensor,
     router: torch.Tensor,
     gate_up: torch.Tensor,
     down: torch.Tensor,
     active: int,
+    noise: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """A Mixture-of-Experts MLP: each token's ``active`` likeliest experts, weighted, summed.
 
     x [tokens, hidden]; router [experts, hidden]; gate_up [experts, 2·mlp, hidden];
-    down [experts, hidden, mlp]. The weights of the chosen experts are normalised to sum 1.
+    down [experts, hidden, mlp]; noise as in ``scores``. The weights of the chosen experts are
+    normalised to sum 1.
     """
-    weight, chosen = torch.softmax(F.linear(x, router), -1).topk(active, -1)
+    weight, chosen = torch.softmax(scores(x, router, noise), -1).topk(active, -1)
     weight = weight / weight.sum(-1, keepdim=True)
     out = torch.zeros_like(x)
     for expert in range(len(router)):

@@ -24,9 +24,9 @@ from gpu_probe.telemetry import Telemetry
 LARGEST_ERROR = 2e-2  # bf16 operands; anything above is a wrong kernel, not rounding
 UNSTEADY = 0.05  # spread from which on a part is called so
 # seconds of each part of a full run on an H200: shares of the time left
-_SHARES = {"kernels": 12, "bandwidth": 1, "verify": 28, "beyond": 4, "attention": 75, "whole": 10,
-           "prefill": 7, "mixed": 14, "power": 14, "draft": 20, "host": 12, "sequential": 25,
-           "held_out": 55, "memory": 1}  # fmt: skip
+_SHARES = {"kernels": 12, "bandwidth": 1, "verify": 28, "beyond": 4, "logits": 1, "attention": 55,
+           "whole": 10, "prefill": 7, "mixed": 14, "power": 14, "draft": 20, "host": 12,
+           "sequential": 25, "held_out": 42, "memory": 1}  # fmt: skip
 
 
 class Session:
@@ -64,11 +64,14 @@ class Session:
             "before": self.telemetry.reading(),
         }
         self.plan = json.dumps([vars(shape), vars(grid), repeats, str(dtype), device])
+        self.drafters = json.loads(
+            json.dumps({key: [size, vars(DRAFTERS[key])] for key, size in block_sizes.items()})
+        )
         self.parts: dict[str, dict] = {}
         if resume:
             self._resume()
         names = ["kernels"] * (device == "cuda") + ["bandwidth", "verify", "beyond", "attention"]
-        self.names = [*names, "whole", "prefill", "mixed", "power"]
+        self.names = [*names, "logits", "whole", "prefill", "mixed", "power"]
         for key in outs:
             kinds = ["memory", "draft", "host", "held_out"]
             if key == "dspark" and grid.sequential:
@@ -83,7 +86,9 @@ class Session:
         except (OSError, ValueError):
             self.say("no checkpoint to resume from, starting afresh")
             return
-        if kept.get("plan") != json.loads(self.plan):
+        before = kept.get("drafters", {})
+        other = any(before[key] != now for key, now in self.drafters.items() if key in before)
+        if kept.get("plan") != json.loads(self.plan) or other:
             raise ProbeError(
                 f"--resume: {self.checkpoint} belongs to a run with other points; "
                 "remove it or give that run's options"
@@ -117,7 +122,7 @@ class Session:
         self.measured["streamed_weight_bytes"] = probe.decoder.streamed_bytes
         self.measured["target_kv_bytes"] = self.shape.kv_bytes(width=probe.decoder.head.itemsize)
         self.say("weights and page pool filled")
-        for name in ("verify", "attention", "beyond", "whole", "prefill", "mixed"):
+        for name in ("verify", "attention", "beyond", "logits", "whole", "prefill", "mixed"):
             self.part(name, lambda name=name: getattr(parts, name)(probe))
         self.part("power", lambda: parts.power(probe, self.telemetry))
         for i, (key, size) in enumerate(self.block_sizes.items()):
@@ -136,12 +141,10 @@ class Session:
         if all(name in self.parts for name in wanted):
             return
         rounds = Rounds(probe, DRAFTERS[key], size)
-        # the first drafter's rounds test the target's tables; the others need only their own draft
-        count = self.grid.held_out if number == 0 else max(4, self.grid.held_out // 4)
         if key != "none":
             self.part(f"draft {key}", lambda: parts.draft(rounds))
             self.part(f"host {key}", lambda: parts.host(rounds))
-        self.part(f"held_out {key}", lambda: parts.held_out(rounds, count, seed=number + 1))
+        self.part(f"held_out {key}", lambda: parts.held_out(rounds, seed=number + 1))
         self.part(f"memory {key}", lambda: parts.memory(rounds, self.telemetry))
         if f"sequential {key}" in self.names:
             self.part(f"sequential {key}", lambda: parts.sequential(rounds))
@@ -153,8 +156,10 @@ class Session:
         self.parts[name] = work()
         spread = parts.largest_spread(self.parts[name])
         noted = f", spread up to {spread:.0%}: the clock moves" if spread > UNSTEADY else ""
-        self.say(f"{name} done{noted}; {self._left(self.resumed)}")
-        kept = {"plan": json.loads(self.plan), "before": self.measured["before"]}
+        slowed = "".join(f", {reason}" for reason in self.telemetry.slowed())
+        self.say(f"{name} done{noted}{slowed}; {self._left(self.resumed)}")
+        kept = {"plan": json.loads(self.plan), "drafters": self.drafters}
+        kept["before"] = self.measured["before"]
         write({**kept, "parts": self.parts}, self.checkpoint)
         if {"verify", "attention"} <= set(self.parts):
             for key in self.outs:
@@ -184,9 +189,7 @@ class Session:
         clock = points[-1].get("sm_clock_mhz")
         if clock:
             head["hardware"]["sm_clock_mhz"] = clock
-        return assemble.document(
-            self.parts, self.grid, head, key, self.shape, drafter, size, self.mixed
-        )
+        return assemble.document(self.parts, self.grid, head, key, self.shape, self.mixed)
 
     def _kernels(self) -> dict:
         errors = check_kernels(self.shape, self.device, self.dtype, seed=self.repeats)

@@ -8,6 +8,15 @@ import torch
 
 from gpu_probe.errors import ProbeError
 
+# NVML's clocks event reasons that slow a card down for good; its power limit is not among them,
+# since large steps on a card that serves always run there
+_SLOWED = {
+    0x8: "the driver slows the card down",
+    0x20: "the card is too hot",
+    0x40: "the card is too hot",
+    0x80: "the power supply slows the card down",
+}
+
 
 class Telemetry:
     """Readings of one GPU; on a CPU every reading is empty."""
@@ -66,6 +75,11 @@ class Telemetry:
             ),
             "throttle_reasons": self._read("nvmlDeviceGetCurrentClocksThrottleReasons"),
         }
+
+    def slowed(self) -> list[str]:
+        """Why the card runs below its clock, but for its power limit; empty where it does not."""
+        bits = self.reading().get("throttle_reasons") or 0
+        return list(dict.fromkeys(said for bit, said in _SLOWED.items() if bits & bit))
 
     def joules(self) -> float | None:
         """Energy that the card has used since the driver was loaded; None where not counted."""

@@ -27,13 +27,6 @@ def measured(*cells):
         "copy_bandwidth": 4e12,
         "verify_whole": [0.004, 0.005],
         "whole_steps": list(cells),
-        "attention_by_query": {
-            "query_tokens": [1, 8],
-            "requests": [1, 8],
-            "context_tokens": [16, 1024],
-            "seconds": [[[0.0, 0.001], [0.0, 0.008]]] * 2,
-        },
-        "draft_by_context": {"context_tokens": [16, 1024], "seconds": [[0.001] * 2, [0.002] * 2]},
     }
 
 

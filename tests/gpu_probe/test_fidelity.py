@@ -9,15 +9,15 @@ def made_up(factor=1.0):
     return {
         "name": "x",
         "verify": {"batch_tokens": [1, 2]},
-        "draft": {"requests": [1], "tokens": [7], "seconds": [[0.001 * factor]]},
+        "attention": {
+            "query_tokens": [1], "requests": [64], "context_tokens": [2048], "seconds": [[[0.002]]],
+        },
+        "draft": {
+            "context_tokens": [16], "requests": [1], "tokens": [7],
+            "seconds": [[[0.001 * factor]]],
+        },
         "measured": {
             "verify_whole": [0.004 * factor, 0.005],
-            "attention_by_query": {
-                "query_tokens": [1],
-                "requests": [64],
-                "context_tokens": [2048],
-                "seconds": [[[0.002]]],
-            },
             "whole_steps": [],
             "target_kv_bytes": 1000,
             "copy_bandwidth": 64 * 2048 * 1000 / 0.001,

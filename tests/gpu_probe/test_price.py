@@ -36,10 +36,20 @@ DOCUMENT = {
     },
 }
 AXES = {
-    "query_tokens": [1, 3],
-    "requests": [1, 8],
-    "context_tokens": [16, 1024],
-    "seconds": [[[0.0, 0.001], [0.0, 0.008]], [[0.0, 0.002], [0.0, 0.016]]],
+    **DOCUMENT,
+    "verify": {**DOCUMENT["verify"], "prefill_token_seconds": -1e-4},
+    "attention": {
+        "query_tokens": [1, 3],
+        "requests": [1, 8],
+        "context_tokens": [16, 1024],
+        "seconds": [[[0.0, 0.001], [0.0, 0.008]], [[0.0, 0.002], [0.0, 0.016]]],
+    },
+    "draft": {
+        "context_tokens": [16, 1024],
+        "requests": [1, 8],
+        "tokens": [3, 7],
+        "seconds": [[[0.001, 0.002], [0.002, 0.003]], [[0.002, 0.004], [0.003, 0.006]]],
+    },
 }
 
 
@@ -59,7 +69,8 @@ def test_past_the_last_graph_the_eager_curve_holds():
 
 
 def test_the_query_axis_lies_between_its_slices():
-    assert price.target(DOCUMENT, price.Step(8, 16, 1024), AXES) == pytest.approx(0.009 + 0.012)
+    assert price.target(AXES, price.Step(8, 16, 1024)) == pytest.approx(0.009 + 0.012)
+    assert price.draft(AXES, price.Step(8, 16, 520)) == pytest.approx(0.0045)
 
 
 def test_a_chunk_adds_its_attention_and_its_injection():
@@ -84,9 +95,9 @@ steps = st.builds(
 )
 
 
-@given(steps)
-def test_it_prices_a_step_as_the_workbench_does(step):
-    parts = StepCost(parse_profile(DOCUMENT, "by-hand.json")).step_parts(
+@given(steps, st.sampled_from([DOCUMENT, AXES]))
+def test_it_prices_a_step_as_the_workbench_does(step, document):
+    parts = StepCost(parse_profile(document, "by-hand.json")).step_parts(
         requests=step.requests,
         batch_tokens=step.queries + step.chunk,
         mean_context=step.context,
@@ -94,7 +105,7 @@ def test_it_prices_a_step_as_the_workbench_does(step):
         context_tokens=[step.before] if step.chunk else [],
         draft_tokens=7,
     )
-    mine = price.target(DOCUMENT, step) + price.draft(DOCUMENT, step)
+    mine = price.target(document, step) + price.draft(document, step)
     assert mine == pytest.approx(parts.total, rel=1e-12)
 
 
