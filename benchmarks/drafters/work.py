@@ -63,10 +63,14 @@ class Work:
 
     @cached_property
     def checked(self) -> list[int]:
-        """Indices into ``prompts`` of those that checks decode."""
-        chosen = []
+        """Indices into ``prompts`` of those that are decoded live, none of the longest."""
+        chosen, most = [], self.settings.prompt_tokens // 2
         for domain in DOMAINS:
-            mine = [i for i, (p, _) in enumerate(self.prompts) if p.domain == domain]
+            mine = [
+                i
+                for i, (p, tokens) in enumerate(self.prompts)
+                if p.domain == domain and len(tokens) <= most
+            ]
             chosen += mine[: self.settings.decoded]
         return chosen
 

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from workbench.drafting.masked_attention import masked_attention
+
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # queries, keys, values → what is seen
 TILE = 128  # of flex attention; shapes are padded to its multiples
 
@@ -23,7 +25,7 @@ def dense_attention(seen: Tensor, inputs: int) -> Attend:
     own = torch.arange(blocks * inputs, device=seen.device) // inputs
     itself = (own[:, None] == own).expand(rows, -1, -1)
     mask = torch.cat([seen.repeat_interleave(inputs, dim=1), itself], dim=-1)[:, None]
-    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    return lambda q, k, v: masked_attention(q, k, v, mask)
 
 
 def flex_attention_of_blocks(anchors: Tensor, length: int, inputs: int) -> Attend:

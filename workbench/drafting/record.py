@@ -93,10 +93,7 @@ class Recorder:
         last = torch.tensor([len(p) + len(y) - 1 for p, y in group], device=device)
         walk = _Walk(self, tokens, last, (len(group), most, gamma))
         if most:
-            start = torch.zeros(len(group), dtype=torch.long, device=device)
-            cache = self.target.new_cache(*tokens.shape)
-            out = self.target(tokens, start, cache, collect=self.drafter.config.target_layer_ids)
-            del cache
+            out = self.target.whole(tokens, collect=self.drafter.config.target_layer_ids)
             first = torch.from_numpy(asked).to(device)[:, None]
             for begin in range(0, most, self.anchors):
                 ahead = torch.arange(begin, min(begin + self.anchors, most), device=device)

@@ -16,6 +16,7 @@ from workbench.drafting.attention import decode_attention
 from workbench.drafting.cache import KVCache
 from workbench.drafting.config import TargetConfig
 from workbench.drafting.layers import Layer, Rope
+from workbench.drafting.masked_attention import masked_attention
 from workbench.drafting.parts import EAGER, Parts
 
 
@@ -82,7 +83,7 @@ class Target(nn.Module):
         def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             cache.write(index, k, v, positions)
             k, v = cache.read(index, upto)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+            return masked_attention(q, k, v, mask)
 
         return self._through(tokens, positions, attend, EAGER, collect)
 
