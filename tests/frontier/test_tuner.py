@@ -147,6 +147,38 @@ def test_short_simulations_prune_only_what_is_worse():
         assert run.result()["throughput_tok_s_gpu"] < best
 
 
+def test_each_kind_has_its_best_even_if_short_simulations_ended_it():
+    some = problem(requests=400, objectives=("throughput",), slo={"speed": 30.0})
+    with Pool([demand(requests=400)], jobs=1) as pool:
+        tuner = Tuner(some, pool)
+        tuner.run(40)
+        kinds = tuner.by_family()
+    families = [one.chosen.scheduler.partition(":")[0] for one in kinds]
+    assert sorted(families) == sorted(set(families))
+    states = {t.user_attrs["configuration"]["scheduler"].partition(":")[0]
+              for t in tuner.study.get_trials()}  # fmt: skip
+    assert set(families) <= states
+    values = [one.values[0] for one in kinds]
+    assert values == sorted(values, reverse=True) and values[0] >= tuner.pareto()[0].values[0]
+    for one in kinds:
+        run = some.deployments.arm(one.chosen).run(demand(requests=400), some.load)
+        run.run()
+        assert one.values == (run.result()["throughput_tok_s_gpu"],) and one.feasible
+        mine = [
+            f.values
+            for f in tuner.found()
+            if f.feasible
+            and f.chosen.scheduler.partition(":")[0] == one.chosen.scheduler.partition(":")[0]
+        ]
+        assert one.values >= max(mine, default=(0.0,))
+
+
+def test_equal_values_come_once():
+    space = Space(("none",), GAMMA, (64, 128), (512, 1024), ("profile",))  # 8 users fill neither
+    tuner = tuned(problem(space=space, prune=False), 8)
+    assert len(tuner.found()) == 8 and len(tuner.pareto()) == 1
+
+
 def test_the_first_trials_are_the_defaults():
     chosen = [one.chosen for one in tuned(problem(prune=False), 3).found()]
     assert [one.scheduler for one in chosen] == ["none", "static:3", "greedy"]

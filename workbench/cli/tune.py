@@ -147,6 +147,7 @@ def command(**given):
     problem = _problem(given, setup, families)
     cache, storage = open_cache(given), storage_url(given["storage"])
     began, complete = time.perf_counter(), True
+    kinds = []
     with (
         progress_bar(given["trials"], "tuning") as advance,
         Pool(problem.demands(setup.demand), jobs=job_count(given), cache=cache) as pool,
@@ -155,6 +156,7 @@ def command(**given):
             tuner = tuner_module.Tuner(problem, pool, storage=storage, name=given["study"])
         try:
             tuner.run(given["trials"], on_trial=advance)
+            kinds = tuner.by_family()
         except KeyboardInterrupt:
             complete = False
             pool.close(at_once=True)
@@ -164,7 +166,7 @@ def command(**given):
         f"{counts['pruned']} pruned, {counts['fail']} failed; {time.perf_counter() - began:.1f} s",
         err=True,
     )
-    report(given, setup, problem, tuner, complete)
+    report(given, setup, problem, tuner, kinds, complete)
     return 0 if complete else 130
 
 

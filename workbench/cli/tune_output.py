@@ -19,8 +19,11 @@ from workbench.report.tuning_table import number, pareto_table
 FORMAT = "workbench.tune/1"
 
 
-def report(given: dict, setup: Setup, problem: Problem, tuner, complete: bool) -> None:
-    """Print and write what ``given`` asks for. ``tuner``: a ``frontier.tuner.Tuner`` that ran."""
+def report(given: dict, setup: Setup, problem: Problem, tuner, kinds: list[Found], complete: bool):
+    """Print and write what ``given`` asks for.
+
+    tuner: a ``frontier.tuner.Tuner`` that ran; kinds: the best of each kind of scheduler.
+    """
     best = tuner.pareto()
     commands = [_command(given, setup, problem, one) for one in best]
     engines = _engines(given["engines"], setup, problem, best[0]) if best else []
@@ -42,16 +45,17 @@ def report(given: dict, setup: Setup, problem: Problem, tuner, complete: bool) -
                     {**_entry(one), "command": text}
                     for one, text in zip(best, commands, strict=True)
                 ],
+                "kinds": [_entry(one) for one in kinds],
                 "engines": engines,
                 "finished": [_entry(one) for one in tuner.found()],
             }
             | ({} if complete else {"partial": True}),
         )
     if given["json_path"] != "-":
-        _print(given, problem, best, commands, engines, complete)
+        _print(given, problem, best, kinds, commands, engines, complete)
 
 
-def _print(given, problem, best, commands, engines, complete) -> None:
+def _print(given, problem: Problem, best, kinds, commands, engines, complete) -> None:
     console = make_console()
     if not complete:
         console.print("note: interrupted: what follows is partial")
@@ -70,14 +74,30 @@ def _print(given, problem, best, commands, engines, complete) -> None:
         if one["files"] and given["export"] is None:
             names = " and ".join(one["files"])
             console.print(f"# give --export DIR for {names}", soft_wrap=True)
-    first, chosen = problem.objectives[0], best[0].chosen
-    drafts = f", blocks of {chosen.block_size}" if chosen.block_size else ""
+    console.print()
+    first, unit = problem.objectives[0], OBJECTIVES[problem.objectives[0]].unit
+    others = [
+        f"{_called(one)} {number(one.values[0])} ({one.values[0] / best[0].values[0] - 1:+.1%})"
+        for one in kinds
+        if _kind(one) != _kind(best[0])
+    ]
+    if others:
+        console.print(f"best {first} of other kinds: {', '.join(others)}", soft_wrap=True)
     console.print(
-        f"\nbest {first}: {number(best[0].values[0])} {OBJECTIVES[first].unit} with "
-        f"{chosen.scheduler}{drafts} (trial {best[0].number})",
+        f"best {first}: {number(best[0].values[0])} {unit} with {_called(best[0])} "
+        f"(trial {best[0].number})",
         soft_wrap=True,
     )
     console.print(commands[0], soft_wrap=True)
+
+
+def _kind(one: Found) -> str:
+    return one.chosen.scheduler.partition(":")[0]
+
+
+def _called(one: Found) -> str:
+    drafts = f" of blocks of {one.chosen.block_size}" if one.chosen.block_size else ""
+    return one.chosen.scheduler + drafts
 
 
 # A command ---------------------------------------------------------------------------------------

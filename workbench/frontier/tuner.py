@@ -132,7 +132,7 @@ class Tuner:
                 if hopeless(self._signed(short), others, MARGIN):
                     lost.add(index)
         kept = [index for index in range(len(batch)) if index not in lost]
-        runs = self._simulate(chosen, kept, problem.requests)
+        runs = self._simulate(chosen, kept, None)
         for index, trial in enumerate(batch):
             if index in lost:
                 self.study.tell(trial, state=TrialState.PRUNED)
@@ -151,9 +151,11 @@ class Tuner:
         self.study.tell(trial, values)
 
     def _simulate(
-        self, chosen: Sequence[Configuration], which: Sequence[int], requests: int
+        self, chosen: Sequence[Configuration], which: Sequence[int], requests: int | None
     ) -> dict[int, dict]:
+        """Runs by index; ``requests``: None for all."""
         problem = self.problem
+        requests = problem.requests if requests is None else requests
         metrics = {"slo": None, "gpu_hour_usd": problem.gpu_hour_usd}
         tasks = []
         for index in which:
@@ -203,7 +205,7 @@ class Tuner:
         return [
             Found(
                 trial.number,
-                Configuration(**trial.user_attrs["configuration"]),
+                _chosen(trial),
                 tuple(trial.values),
                 tuple(_constraints(trial)),
                 trial.user_attrs["figures"],
@@ -221,20 +223,67 @@ class Tuner:
         }
 
     def pareto(self) -> list[Found]:
-        """The feasible trials that none beats, each configuration once, best first objective first.
+        """The feasible trials that none beats, the best by the first objective first.
 
-        Empty if no trial keeps all limits.
+        Of trials with the same values (the same configuration again, or another limit that none
+        of the requests met) the first. Empty if no trial keeps all limits.
         """
-        first: dict[Configuration, Found] = {}
-        for one in self.found():
-            if one.feasible:
-                first.setdefault(one.chosen, one)
+        first: dict[tuple, Found] = {}
+        for one in self._feasible():
+            first.setdefault(one.values, one)
         able = list(first.values())
         if not able:
             return []
         values = np.array([self._signed(one.values) for one in able])
         kept = [able[index] for index in pareto_set(values)]
-        return sorted(kept, key=lambda one: (self._signed(one.values), -one.number), reverse=True)
+        return sorted(kept, key=self._rank, reverse=True)
+
+    def by_family(self) -> list[Found]:
+        """Of each kind of scheduler the best by the first objective, best first.
+
+        A kind may have lost all its trials but odd ones to short simulations: the best of these
+        is simulated in full here. Kinds without a feasible trial are left out.
+        """
+        best = {_family(one.chosen): one for one in sorted(self._feasible(), key=self._rank)}
+        lost: dict[str, FrozenTrial] = {}
+        pruned = self.study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
+        for trial in sorted(pruned, key=lambda one: self._signed(one.user_attrs["short"])):
+            if max(_constraints(trial), default=0.0) <= 0:
+                lost[_family(_chosen(trial))] = trial
+        trials = list(lost.values())
+        runs = self._simulate([_chosen(one) for one in trials], range(len(trials)), None)
+        for index, trial in enumerate(trials):
+            if self._values(runs[index]) is None:
+                continue
+            one = self._finished(trial, runs[index])
+            family = _family(one.chosen)
+            if one.feasible and (family not in best or self._rank(one) > self._rank(best[family])):
+                best[family] = one
+        return sorted(best.values(), key=self._rank, reverse=True)
+
+    def _finished(self, trial: FrozenTrial, run: dict) -> Found:
+        return Found(
+            trial.number,
+            _chosen(trial),
+            tuple(self._values(run)),
+            tuple(violations(run, self.problem.slo)),
+            _figures(run),
+            trial.params,
+        )
+
+    def _feasible(self) -> list[Found]:
+        return [one for one in self.found() if one.feasible]
+
+    def _rank(self, one: Found) -> tuple:
+        return (self._signed(one.values), -one.number)
+
+
+def _chosen(trial: FrozenTrial) -> Configuration:
+    return Configuration(**trial.user_attrs["configuration"])
+
+
+def _family(chosen: Configuration) -> str:
+    return chosen.scheduler.partition(":")[0]
 
 
 def _constraints(trial: FrozenTrial) -> Sequence[float]:
