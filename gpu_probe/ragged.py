@@ -30,15 +30,13 @@ CASES = [
     for ragged in (False, True)
 ]
 TUNED = [(11, 4096), (64, 2048), (256, 512)]
-# keys per pass, warps, stages: programs per multiprocessor; registers let 4, 3, 2 and 4 run at once
+# keys per pass, warps, stages: programs per multiprocessor, of which 4, 3, 4, 2 and 1 run at once
 BLOCKS = {
     (64, 2, 3): (2, 4, 8),
-    (64, 4, 3): (2, 3, 6),
-    (64, 4, 2): (2, 4),
-    (128, 4, 2): (1, 2, 4),
+    (64, 4, 3): (3, 6),
+    (64, 4, 2): (4,),
     (128, 4, 3): (2, 4),
     (128, 8, 3): (1, 2),
-    (32, 2, 4): (4, 8),
 }
 
 
