@@ -159,9 +159,7 @@ def _multiprocessors() -> int:
 
 def choose_block(rows: int) -> tuple[int, int, int, int]:
     """Keys per pass, warps, pipeline stages, programs per multiprocessor for a tile of ``rows``."""
-    if rows > 32:
-        return 64, 8, 2, 2
-    return 64, 2 if rows <= 16 else 4, 3, 2
+    return (64, 8, 2, 2) if rows > 32 else (64, 2, 3, 4)
 
 
 def attention(
