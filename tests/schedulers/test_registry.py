@@ -13,6 +13,7 @@ from workbench.schedulers import (
     create,
     default_schedulers,
     lossless,
+    spelled_out,
 )
 
 
@@ -171,3 +172,17 @@ def test_faulty_draft_lengths_name_the_scheduler(answer):
 
 def test_draft_length_may_be_a_numpy_integer():
     assert checked_draft_length(Answering(np.int64(3)), view(np.zeros((2, 3)))) == 3
+
+
+def test_ranges_of_draft_lengths_are_spelled_out():
+    assert spelled_out(["none", "static:2-4", "topk", "static:3"]) == [
+        "none",
+        "static:2",
+        "static:3",
+        "static:4",
+        "topk",
+    ]
+    assert spelled_out(["a/b.py:C:x=1-2", "static:5-5"]) == ["a/b.py:C:x=1-2", "static:5"]
+    for wrong in ("static:4-2", "static:1-9999999999"):
+        with pytest.raises(InputError, match="FIRST-LAST"):
+            spelled_out([wrong])

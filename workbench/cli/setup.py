@@ -28,7 +28,7 @@ from workbench.profiles import (
     with_graph_sizes,
 )
 from workbench.profiles.profile import Host
-from workbench.schedulers import Scheduler, create, default_schedulers
+from workbench.schedulers import Scheduler, create, default_schedulers, spelled_out
 from workbench.schedulers.user_file import file_of
 from workbench.serving import (
     Arm,
@@ -284,7 +284,7 @@ class Setup:
         return self.population.block_size if self.population else 1
 
     def _specs(self) -> list[str]:
-        given = list(dict.fromkeys(self.given["schedulers"]))
+        given = spelled_out(self.given["schedulers"])
         if self.population is None:
             other = [spec for spec in given if create(spec, 1).drafter]
             if other:

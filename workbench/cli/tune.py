@@ -28,6 +28,7 @@ from workbench.frontier.space import (
     default_families,
     drafts_blocks,
 )
+from workbench.schedulers import spelled_out
 from workbench.traces import read_trace
 
 DEFAULT_CONCURRENCY = 64
@@ -206,7 +207,7 @@ def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
             )
         )
 
-    families = tuple(dict.fromkeys(given["schedulers"]))
+    families = tuple(spelled_out(given["schedulers"]))
     if not given["traces"]:
         families = families or ("none",)
         return setup(families), families

@@ -2,7 +2,7 @@
 
 from workbench.schedulers.base import Outcomes, Past, Scheduler, View, lossless
 from workbench.schedulers.calls import checked, checked_draft_length
-from workbench.schedulers.registry import create, default_schedulers
+from workbench.schedulers.registry import create, default_schedulers, spelled_out
 
 __all__ = [
     "Outcomes",
@@ -14,4 +14,5 @@ __all__ = [
     "create",
     "default_schedulers",
     "lossless",
+    "spelled_out",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from workbench.errors import InputError
@@ -69,6 +70,7 @@ SCHEDULERS = {
     ),
 }
 
+_MOST_SPAN = 256  # draft lengths of one range
 FILE_FORM = "path/to/file.py:Class[:key=value,…]"
 
 
@@ -98,6 +100,25 @@ def create(spec: str, block_size: int) -> Scheduler:
     if entry.required and next(iter(entry.parameters)) not in parameters:
         raise _bad(spec, entry, f"'{name}' needs a value")
     return entry.make(block_size, **parameters)
+
+
+def spelled_out(specs: Iterable[str]) -> list[str]:
+    """The specifications with ranges of k, as ``static:1-7``, in full; each once."""
+    said: list[str] = []
+    for spec in specs:
+        span = re.fullmatch(r"static:(\d+)-(\d+)", spec.strip())
+        if span is None:
+            said.append(spec)
+            continue
+        first, last = int(span[1]), int(span[2])
+        if not first <= last < first + _MOST_SPAN:
+            raise InputError(
+                "is no range of draft lengths",
+                place=f"--scheduler {spec}",
+                mend="write static:FIRST-LAST, as in static:1-7",
+            )
+        said += [f"static:{k}" for k in range(first, last + 1)]
+    return list(dict.fromkeys(said))
 
 
 def default_schedulers(block_size: int) -> list[str]:
