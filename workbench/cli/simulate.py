@@ -45,7 +45,8 @@ _share = Number(min=0, max=1)
     "schedulers",
     multiple=True,
     metavar="S",
-    help="none, static:3, static:1-7, threshold:0.7, greedy, topk, …, file.py:Class.  [default: six]",
+    help="none, static:3, static:1-7, threshold:0.7, greedy, topk, …, file.py:Class.  [default: "
+    "six]",
 )
 @click.option(
     "--concurrency",
