@@ -16,10 +16,16 @@ _log = logging.getLogger("workbench.app")
 
 
 class Study:
-    """``trials`` trials of ``problem``, in memory. ``error``: in one line, if it failed."""
+    """``trials`` trials of ``problem``, in memory. ``error``: in one line, if it failed.
 
-    def __init__(self, problem: Problem, demand: Demand, trials: int):
+    traces, profile: what it was started on, as the command line takes them.
+    """
+
+    def __init__(
+        self, problem: Problem, demand: Demand, trials: int, traces: list[str], profile: str
+    ):
         self.problem, self.trials = problem, trials
+        self.traces, self.profile = traces, profile
         self.done, self.error = 0, ""
         self.cancelled = False
         self._demand, self._tuner = demand, None

@@ -57,7 +57,9 @@ def multiselect(
             chosen = known
         return list(dict.fromkeys(chosen))[: more.get("max_selections")]
 
-    return place.multiselect(label, options, **bound(key, TEXTS, list(default), valid), **more)
+    return place.multiselect(
+        label, options, wrap=True, **bound(key, TEXTS, list(default), valid), **more
+    )
 
 
 def toggle(place, label: str, *, key: str, **more) -> bool:

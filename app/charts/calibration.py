@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from app.charts.theme import FAILED, GREY, PASSED
+from app.charts.theme import FAILED, GREY, PASSED, legend
 from workbench.calibration.evaluate import PositionReport
 
 _WHEN = ["before", "after"]
@@ -15,7 +15,7 @@ _COLOUR = alt.Color(
     "when:N",
     sort=_WHEN,
     scale=alt.Scale(domain=_WHEN, range=[FAILED, PASSED]),
-    legend=alt.Legend(orient="bottom", title=None),
+    legend=legend(),
 )
 
 

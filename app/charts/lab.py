@@ -8,8 +8,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from app.charts.theme import FAILED, GREY, PASSED, colour, shape
-from app.rounds import Decision, Path
+from app.admission import Path
+from app.charts.theme import FAILED, GREY, PASSED, colour, legend, shape, zoom
+from app.rounds import Decision
 
 _HEIGHT = 320
 
@@ -30,6 +31,7 @@ def _marks(decisions: Sequence[Decision]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "scheduler": [d.scheduler for d in decisions],
+            "height": [0.96 - 0.07 * place for place in range(len(decisions))],
             "drafts": [d.drafts for d in decisions],
             "theta": [d.theta for d in decisions],
             "ms": [d.seconds * 1e3 for d in decisions],
@@ -41,8 +43,17 @@ def _marks(decisions: Sequence[Decision]) -> pd.DataFrame:
 _X = alt.X("drafts:Q", title="drafts verified, K (by descending survival)")
 
 
-def survivals(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
-    """Survivals in the order of admission, a rule where each scheduler stops."""
+def _here(drafts: int) -> alt.Chart:
+    """A rule where the reader stands on the path."""
+    frame = pd.DataFrame({"drafts": [drafts]})
+    return alt.Chart(frame).mark_rule(color=GREY, strokeDash=[5, 4]).encode(x="drafts:Q")
+
+
+def survivals(path: Path, decisions: Sequence[Decision], at: int) -> alt.LayerChart:
+    """Survivals in the order of admission, a rule where each scheduler stops.
+
+    at: K where the reader stands. Marks on the rules differ in height: several may stop at one K.
+    """
     names = [d.scheduler for d in decisions]
     line = (
         alt.Chart(_frame(path))
@@ -58,20 +69,23 @@ def survivals(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
         .mark_rule(strokeWidth=2)
         .encode(x="drafts:Q", color=colour(names), tooltip=["scheduler", "drafts", "why"])
     )
-    return alt.layer(line, rules).properties(height=_HEIGHT)
+    marks = rules.mark_point(size=90, filled=True, opacity=1).encode(
+        y="height:Q", shape=shape(names)
+    )
+    return alt.layer(line, rules, marks, _here(at)).properties(height=_HEIGHT)
 
 
-def theta(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
+def theta(path: Path, decisions: Sequence[Decision], at: int) -> alt.LayerChart:
     """Θ along the path, and where each scheduler ends with the drafts that it chose."""
-    return _along(path, decisions, "theta", "Θ (tok/s)", ",.0f", False)
+    return _along(path, decisions, at, "theta", "Θ (tok/s)", ",.0f", False)
 
 
-def step_time(path: Path, decisions: Sequence[Decision]) -> alt.LayerChart:
+def step_time(path: Path, decisions: Sequence[Decision], at: int) -> alt.LayerChart:
     """The step time along the path: the staircase that Θ is divided by."""
-    return _along(path, decisions, "ms", "step time (ms)", ".3f", True)
+    return _along(path, decisions, at, "ms", "step time (ms)", ".3f", True)
 
 
-def _along(path, decisions, field: str, title: str, form: str, zero: bool) -> alt.LayerChart:
+def _along(path, decisions, at, field: str, title: str, form: str, zero: bool) -> alt.LayerChart:
     names = [d.scheduler for d in decisions]
     y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=zero))
     line = (
@@ -90,8 +104,7 @@ def _along(path, decisions, field: str, title: str, form: str, zero: bool) -> al
             tooltip=["scheduler", "drafts", alt.Tooltip(f"{field}:Q", format=form), "why"],
         )
     )
-    zoom = alt.selection_interval(bind="scales", name="zoom")
-    return alt.layer(line.add_params(zoom), points).properties(height=_HEIGHT)
+    return alt.layer(line.add_params(zoom()), points, _here(at)).properties(height=_HEIGHT)
 
 
 def cells(heat: dict[str, Sequence]) -> alt.Chart:
@@ -108,7 +121,7 @@ def cells(heat: dict[str, Sequence]) -> alt.Chart:
                 scale=alt.Scale(
                     domain=["kept", "rejected", "not verified"], range=[PASSED, FAILED, GREY]
                 ),
-                legend=alt.Legend(orient="bottom", title=None),
+                legend=legend(symbolStrokeWidth=0),
             ),
             alt.Opacity("survival:Q", scale=alt.Scale(domain=[0, 1], range=[0.08, 1]), legend=None),
             tooltip=[

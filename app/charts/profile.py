@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from app.charts.theme import FAILED, GREY, PASSED
+from app.charts.theme import FAILED, GREY, PASSED, legend, zoom
 from workbench.profiles import Profile, StepCost
 from workbench.profiles.figure import staircase
 
@@ -56,7 +56,7 @@ def stairs(cost: StepCost, most: int, seconds: bool) -> alt.LayerChart:
             alt.Color(
                 "kind:N",
                 scale=alt.Scale(domain=kinds, range=[PASSED, FAILED][: len(kinds)]),
-                legend=alt.Legend(orient="bottom", title=None),
+                legend=legend(),
             ),
             tooltip=["B", alt.Tooltip("y:Q", title=title, format=",.3f"), "kind"],
         )
@@ -70,8 +70,7 @@ def stairs(cost: StepCost, most: int, seconds: bool) -> alt.LayerChart:
             tooltip=[alt.Tooltip("B:Q", title="measured at B"), alt.Tooltip("y:Q", title=title)],
         )
     )
-    zoom = alt.selection_interval(bind="scales", name="zoom")
-    return alt.layer(line.add_params(zoom), points).properties(height=430)
+    return alt.layer(line.add_params(zoom()), points).properties(height=430)
 
 
 def table(
@@ -103,7 +102,7 @@ def table(
         encoded["color"] = alt.Color(
             "row:O",
             scale=alt.Scale(scheme="viridis"),
-            legend=alt.Legend(orient="bottom", title=row_name),
+            legend=legend(row_name),
         )
     return chart.encode(**encoded).properties(height=360)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from app.charts.theme import GREY, colour, dash, log2, shape
+from app.charts.theme import GREY, colour, dash, legend, log2, shape, zoom
 from workbench.frontier import GroupFrontier
 from workbench.frontier.bands import load_of
 
@@ -127,8 +127,7 @@ def frontier(
         .mark_rule(color=GREY, strokeDash=[5, 4])
         .encode(x=f"{SPEED}:Q")
     )
-    zoom = alt.selection_interval(bind="scales", name="zoom")
-    return alt.layer(lines.add_params(zoom), rings, points, rule).properties(height=500)
+    return alt.layer(lines.add_params(zoom()), rings, points, rule).properties(height=500)
 
 
 def _zero(zero: bool) -> alt.Scale:
@@ -142,15 +141,15 @@ def against_load(
     kind = frame["load kind"].iloc[0]
     name = "concurrent users" if kind == "users" else "request rate (requests/s)"
     x = alt.X("load:Q", title=name, **log2(frame["load"].tolist()))
-    y = alt.Y(f"{field}:Q", title=title, scale=_zero(True))
+    # room above for lines along the edge
+    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(domainMin=0, nice=True, padding=8))
     hue = colour(schedulers)
     base = alt.Chart(frame).transform_filter(alt.datum[field] != None)  # noqa: E711 a Vega expression
     lines = base.mark_line(strokeWidth=2).encode(x, y, hue, dash(schedulers))
     points = base.mark_point(size=55, filled=True, opacity=1).encode(
         x, y, hue, shape(schedulers), tooltip=_tooltip(frame)
     )
-    zoom = alt.selection_interval(bind="scales", encodings=["y"], name="zoom")
-    return alt.layer(lines.add_params(zoom), points).properties(height=height)
+    return alt.layer(lines.add_params(zoom(encodings=["y"])), points).properties(height=height)
 
 
 def estimate(frame: pd.DataFrame, schedulers: Sequence[str]) -> alt.Chart:
@@ -181,7 +180,7 @@ def parts(seconds: dict[str, float]) -> alt.Chart:
                 "part:N",
                 sort=list(seconds),
                 scale=alt.Scale(range=["#0072B2", "#56B4E9", "#009E73", "#E69F00", GREY]),
-                legend=alt.Legend(orient="bottom", title=None, columns=5),
+                legend=legend(),
             ),
             order=alt.Order("order:Q"),
             tooltip=["part", alt.Tooltip("ms:Q", format=".3f")],

@@ -29,7 +29,24 @@ def colour(schedulers: Sequence[str], field: str = "scheduler", **more) -> alt.C
         f"{field}:N",
         sort=list(schedulers),
         scale=alt.Scale(domain=list(schedulers), range=[tint(name) for name in schedulers]),
-        legend=alt.Legend(orient="bottom", title=None, columns=4, symbolStrokeWidth=2),
+        legend=legend(symbolStrokeWidth=2),
+        **more,
+    )
+
+
+def legend(title: str | None = None, **more) -> alt.Legend:
+    """A legend below the chart, in as many columns as fit on a page or on a phone."""
+    columns = alt.ExprRef("width > 560 ? 8 : width > 380 ? 5 : 3")
+    return alt.Legend(orient="bottom", title=title, columns=columns, **more)
+
+
+def zoom(**more) -> alt.Parameter:
+    """Move by dragging, zoom by Ctrl and wheel or a pinch: the bare wheel and touch scroll on."""
+    return alt.selection_interval(
+        bind="scales",
+        name="zoom",
+        zoom="wheel![event.ctrlKey || event.metaKey]",
+        translate="[mousedown, window:mouseup] > window:mousemove!",
         **more,
     )
 
@@ -53,6 +70,6 @@ def shape(schedulers: Sequence[str], field: str = "scheduler") -> alt.Shape:
 def log2(values: Sequence[float]) -> dict:
     """Scale and axis of a load that doubles from point to point."""
     return {
-        "scale": alt.Scale(type="log", base=2, nice=False),
+        "scale": alt.Scale(type="log", base=2, nice=False, padding=10),
         "axis": alt.Axis(values=sorted(set(values)), format="~g", labelOverlap="greedy"),
     }

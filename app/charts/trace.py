@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from app.charts.theme import FAILED, GREY, PASSED
+from app.charts.theme import FAILED, GREY, PASSED, legend
 from workbench.traces import Trace, TraceStatistics, rounds_of
 from workbench.traces.rounds import judged
 from workbench.traces.statistics import ECE_BINS
@@ -46,7 +46,7 @@ def acceptance(statistics: Mapping[str, TraceStatistics]) -> alt.Chart:
                 "trace:N",
                 sort=list(statistics),
                 scale=alt.Scale(range=_HUES),
-                legend=alt.Legend(orient="bottom", title=None, columns=3),
+                legend=legend(),
             ),
             tooltip=[
                 "trace",
@@ -87,7 +87,7 @@ def histogram(trace: Trace, position: int) -> alt.Chart:
             color=alt.Color(
                 "verification:N",
                 scale=alt.Scale(domain=["accepted", "rejected"], range=[PASSED, FAILED]),
-                legend=alt.Legend(orient="bottom", title=None),
+                legend=legend(),
             ),
             tooltip=[
                 "verification",
@@ -200,7 +200,7 @@ def rounds(frame: pd.DataFrame) -> alt.Chart:
                     domain=["accepted", "rejected", "discarded after it", "not verified"],
                     range=[PASSED, FAILED, "#B58E72", GREY],
                 ),
-                legend=alt.Legend(orient="bottom", title=None),
+                legend=legend(symbolStrokeWidth=0),
             ),
             opacity,
             tooltip=tooltip,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from app.charts.theme import GREY, tint
+from app.charts.theme import GREY, legend, tint, zoom
 from workbench.frontier.objectives import OBJECTIVES
 from workbench.frontier.problem import Found
 
@@ -23,12 +23,18 @@ def table(objectives: Sequence[str], found: Sequence[Found]) -> pd.DataFrame:
                 "scheduler": one.chosen.scheduler,
                 "max running": one.chosen.max_running,
                 "token budget": one.chosen.token_budget,
-                **{_title(name): value for name, value in zip(objectives, one.values, strict=True)},
+                **_figures(objectives, one),
                 "limits": "kept" if one.feasible else "missed",
             }
             for one in found
         ]
     )
+
+
+def _figures(objectives: Sequence[str], one: Found) -> dict[str, float]:
+    """To five digits."""
+    pairs = zip(objectives, one.values, strict=True)
+    return {_title(name): float(f"{value:.5g}") for name, value in pairs}
 
 
 def _title(name: str) -> str:
@@ -53,7 +59,7 @@ def trials(
         scale=alt.Scale(
             domain=families, range=[tint(_EXAMPLES.get(name, name)) for name in families]
         ),
-        legend=alt.Legend(orient="bottom", title=None),
+        legend=legend(symbolOpacity=1),
     )
     x = alt.X("x:Q", title=_title(second) if second else "trial", scale=alt.Scale(zero=False))
     y = alt.Y("y:Q", title=_title(objectives[0]), scale=alt.Scale(zero=False))
@@ -72,5 +78,4 @@ def trials(
         .mark_point(size=240, strokeWidth=1.2, color=GREY, shape="circle")
         .encode(x, y)
     )
-    zoom = alt.selection_interval(bind="scales", name="zoom")
-    return alt.layer(rings, points.add_params(zoom)).properties(height=440)
+    return alt.layer(rings, points.add_params(zoom())).properties(height=440)

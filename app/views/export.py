@@ -54,7 +54,7 @@ def _board(scene: Scene, chosen: Choices, runs: list[dict]) -> None:
     config = export(
         engine, spec, scene.cost, scene.gamma, chosen.options, context=context, table=table
     )
-    st.code(config.command, language="bash")
+    st.code(config.command, language="bash", wrap_lines=True)
     for name, text in config.files.items():
         with st.expander(name, icon=":material/description:"):
             st.code(text, language="json", height=260)

@@ -67,7 +67,8 @@ def _board(scene: Scene, chosen: Choices, runs: list[dict]) -> None:
     )
     st.caption(
         "Filled: on the scheduler's own frontier. Ringed: no point of any scheduler is better in "
-        "both. Hover for the operating point, click to look into it, drag and scroll to zoom."
+        "both. Hover for the operating point, click to look into it; drag to "
+        "move, Ctrl and wheel or pinch to zoom, double-click for all."
     )
     if picked:
         _drill(scene, chosen, shown, picked)
@@ -188,7 +189,7 @@ def _drill(scene: Scene, chosen: Choices, frame: pd.DataFrame, picked: tuple[str
             ("Verified per round (tokens)", row["verification budget"], ".2f"),
             ("Acceptance rate", row["acceptance rate"], ".1%"),
         )
-        with st.container(horizontal=True, gap="large"):
+        with st.container(horizontal=True, gap="medium"):
             for name, value, form in figures:
                 shown = "–" if pd.isna(value) else f"{value:{form}}"
                 st.metric(name, shown, width="content")

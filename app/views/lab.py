@@ -6,10 +6,12 @@ import pandas as pd
 import streamlit as st
 
 from app import widgets
+from app.admission import Path, path_of
+from app.batch import batch_at
 from app.charts import lab as charts
 from app.controls import allowed
 from app.guard import plain
-from app.rounds import batch_at, decide, heat, path_of
+from app.rounds import Decision, decide, heat
 from app.scene import Scene
 from workbench.errors import InputError
 
@@ -61,14 +63,24 @@ def page(scene: Scene) -> None:
     decisions = [decide(spec, batch, scene.cost, int(chunk)) for spec in schedulers]
     path = path_of(batch, scene.cost, int(chunk))
     st.subheader("Expected throughput along the admission path")
-    st.altair_chart(charts.theta(path, decisions), key="theta")
+    best = max(decisions, key=lambda d: d.theta)
+    at = widgets.slider(
+        st,
+        "Step along the path: drafts admitted, K",
+        0,
+        len(path.survival),
+        min(best.drafts, len(path.survival)),
+        key="K",
+    )
+    st.text(_step(path, at))
+    st.altair_chart(charts.theta(path, decisions, at), key="theta")
     first, second = st.columns(2)
     with first:
         st.subheader("Survivals, sorted")
-        st.altair_chart(charts.survivals(path, decisions), key="survivals")
+        st.altair_chart(charts.survivals(path, decisions, at), key="survivals")
     with second:
         st.subheader("Step time")
-        st.altair_chart(charts.step_time(path, decisions), key="step time")
+        st.altair_chart(charts.step_time(path, decisions, at), key="step time")
     st.caption(
         "The grey lines are for whole blocks with the host overlapped; markers are priced as each "
         "scheduler drafts and waits, so they may lie off the line. K best survivals lie on it, "
@@ -77,20 +89,36 @@ def page(scene: Scene) -> None:
     st.subheader("What each admits and why")
     st.dataframe(_table(decisions), hide_index=True)
     st.markdown("\n".join(f"- **{plain(d.scheduler)}**: {plain(d.reason)}" for d in decisions))
-    best = max(decisions, key=lambda d: d.theta)
     chosen = widgets.segmented(
         st,
         "Drafts, one by one, of",
         schedulers,
-        best.scheduler if best.scheduler in schedulers else schedulers[0],
+        best.scheduler,
         key="cells of",
     )
-    shown = next((d for d in decisions if d.scheduler == chosen), best)
+    shown = next(d for d in decisions if d.scheduler == chosen)
     st.altair_chart(charts.cells(heat(batch, shown)), key="cells")
     st.caption("The stronger the colour, the higher the survival.")
 
 
-def _table(decisions) -> pd.DataFrame:
+def _step(path: Path, at: int) -> str:
+    """What the draft that makes K = ``at`` is, and what it does to the step."""
+    runs = (
+        f"{path.batch_tokens[at]:,} batch tokens run as {path.padded_tokens[at]:,} "
+        f"in {path.seconds[at] * 1e3:.3f} ms"
+    )
+    if not at:
+        return f"No draft: {runs}, Θ = {path.theta[0]:,.0f} tok/s."
+    before, after = path.theta[at - 1], path.theta[at]
+    word = "rises" if after > before else "falls" if after < before else "stays"
+    return (
+        f"Draft {at}: position {path.position[at - 1] + 1} of request {path.request[at - 1] + 1}, "
+        f"survival {path.survival[at - 1]:.3f}. {runs}; Θ {word} from {before:,.0f} to "
+        f"{after:,.0f} tok/s."
+    )
+
+
+def _table(decisions: list[Decision]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {

@@ -49,7 +49,7 @@ def _facts(profile: Profile) -> None:
             f"{profile.kv_cache.capacity_tokens:,} tokens" if profile.kv_cache else "unlimited",
         ),
     )
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium"):
         for name, value in facts:
             st.markdown(f":small[{name}]  \n**{value}**", width="content")
 

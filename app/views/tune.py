@@ -31,10 +31,18 @@ def page(scene: Scene) -> None:
     problem, trials = _problem(scene)
     study: Study | None = st.session_state.get("study")
     running = study is not None and not study.finished
-    if st.button("Start", type="primary", icon=":material/play_arrow:", disabled=running):
-        st.session_state["study"] = study = Study(problem, scene.demand, trials)
-        running = True
+
+    def start() -> None:
+        st.session_state["study"] = Study(problem, scene.demand, trials, *_inputs(scene))
+
+    st.button(
+        "Start", type="primary", icon=":material/play_arrow:", disabled=running, on_click=start
+    )
     if study is None:
+        st.info(
+            f"No study yet. Start simulates {trials} configurations, which goes on while you look "
+            "at other pages."
+        )
         return
 
     @st.fragment(run_every=_EVERY if running else None)
@@ -43,7 +51,7 @@ def page(scene: Scene) -> None:
             st.rerun()
         with st.container():
             _state(study, running)
-        _results(scene, study)
+        _results(study)
 
     guarded(board)()
 
@@ -99,7 +107,7 @@ def _state(study: Study, running: bool) -> None:
         st.caption(f"{'Ended early' if study.cancelled else 'Finished'}: {said or 'no trial'}.")
 
 
-def _results(scene: Scene, study: Study) -> None:
+def _results(study: Study) -> None:
     found, best = study.found(), study.pareto()
     if not found:
         return
@@ -110,18 +118,23 @@ def _results(scene: Scene, study: Study) -> None:
         st.warning("No configuration was found that keeps all limits.")
         return
     st.subheader("The best")
-    st.dataframe(charts.table(objectives, best).drop(columns="limits").round(4), hide_index=True)
-    known = library("traces").choices()
-    share = scene.demand.weights
-    traces = [
-        _named(known[label]) + (f":{weight:g}" if len(share) > 1 else "")
-        for label, weight in zip(scene.labels, share, strict=True)
-    ]
-    st.code(command(study.problem, best[0], traces, scene.profile.name), language="bash")
+    st.dataframe(charts.table(objectives, best).drop(columns="limits"), hide_index=True)
+    line = command(study.problem, best[0], study.traces, study.profile)
+    st.code(line, language="bash", wrap_lines=True)
     st.caption(
         f"The best by {objectives[0]}, to simulate again. Give the file of a profile or trace that "
         "was uploaded."
     )
+
+
+def _inputs(scene: Scene) -> tuple[list[str], str]:
+    """Traces and profile as the command line takes them."""
+    known, share = library("traces").choices(), scene.demand.weights
+    traces = [
+        _named(known[label]) + (f":{weight:g}" if len(share) > 1 else "")
+        for label, weight in zip(scene.labels, share, strict=True)
+    ]
+    return traces, scene.profile.name
 
 
 def _named(choice: Choice) -> str:

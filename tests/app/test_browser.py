@@ -30,7 +30,7 @@ pytestmark = [
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = Path(__file__).parent / "screenshots"
-CHART = "[data-testid=stVegaLiteChart] svg.marks"
+CHART = "[data-testid=stVegaLiteChart] svg.marks:has(.role-axis-title)"
 # a closed network and no GPU: nothing may be fetched in the background
 FLAGS = [
     "--no-sandbox",

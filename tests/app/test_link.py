@@ -36,6 +36,7 @@ PAGES = {
         ("number_input", "round", 9),
         ("number_input", "chunk", 128),
         ("number_input", "draw", 4),
+        ("slider", "K", 5),
         ("button_group", "cells of", "none"),
     ],
     "profiles": [("button_group", "stairs as", "ms"), ("select_slider", "stairs to", 128)],

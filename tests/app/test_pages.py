@@ -14,8 +14,8 @@ def test_the_entry_point_opens_the_frontier():
 
     from workbench.files import shipped
 
-    main = shipped("traces").parent / "app" / "main.py"
-    test = AppTest.from_file(str(main), default_timeout=120).run()
+    frame = shipped("traces").parent / "app" / "frame.py"
+    test = AppTest.from_file(str(frame), default_timeout=120).run()
     assert not errors(test)
     assert test.title[0].value == "Frontier"
 

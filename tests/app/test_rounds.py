@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.rounds import batch_at, decide, heat, path_of
+from app.admission import path_of
+from app.batch import batch_at
+from app.rounds import decide, heat
 from tests.support import random_requests, write_profile, write_trace
 from workbench.profiles import StepCost, read_profile
 from workbench.serving import Demand, build_population, stream
@@ -57,6 +59,10 @@ def test_the_path_is_the_definition(demand, cost):
     path = path_of(batch, cost)
     survival = np.sort(batch.survival.ravel())[::-1]
     np.testing.assert_array_equal(path.survival, survival)
+    np.testing.assert_array_equal(batch.survival[path.request, path.position], survival)
+    for place in range(5):  # a block is admitted from its front
+        assert (np.diff(path.position[path.request == place]) == 1).all()
+    assert path.padded_tokens.tolist() == [cost.padded(5 + k) for k in range(len(survival) + 1)]
     for drafts in range(len(survival) + 1):
         seconds = cost.verify_seconds(5 + drafts)
         assert path.seconds[drafts] == pytest.approx(seconds)
