@@ -32,7 +32,8 @@ def test_what_was_saved_is_loaded(tmp_path, head):
     assert loaded.config == drafter.config
     for a, b in zip(drafts(target, drafter), drafts(target, loaded), strict=True):
         assert (a is None) == (b is None)
-        assert a is None or torch.equal(a, b)
+        # a mapped file's tensors are aligned otherwise, which may change the last bit of a sum
+        assert a is None or torch.allclose(a, b, rtol=0, atol=1e-12)
     names = load_file(tmp_path / "a" / "b" / "model.safetensors").keys()
     assert not any("embed" in name or "lm_head" in name for name in names)
 

@@ -113,13 +113,13 @@ def test_answers_are_kept_in_files_and_made_in_parts(tmp_path, monkeypatch):
     counts = []
     assert answers(tmp_path, target, prompts, 0, samples=2, part=1, parts=2, **options) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "00001.safetensors",
-        "00003.safetensors",
+        "00-00001.safetensors",
+        "01-00001.safetensors",
     ]
-    first = (tmp_path / "00001.safetensors").read_bytes()
+    first = (tmp_path / "00-00001.safetensors").read_bytes()
     data = answers(tmp_path, target, prompts, 0, samples=2, on_progress=counts.append, **options)
     assert sum(counts) == len(data) == 30
-    assert (tmp_path / "00001.safetensors").read_bytes() == first
+    assert (tmp_path / "00-00001.safetensors").read_bytes() == first
     for index in range(30):
         start = data.start[index]
         prompt = data.tokens[start : start + data.prompt[index]].tolist()
@@ -128,6 +128,7 @@ def test_answers_are_kept_in_files_and_made_in_parts(tmp_path, monkeypatch):
     assert len(texts) > 20  # two answers to a prompt differ
     again = answers(tmp_path, target, prompts, 0, samples=2, **options)
     assert (again.tokens == data.tokens).all()
+    assert len(answers(tmp_path, target, prompts, 0, samples=3, **options)) == 45
     with pytest.raises(InputError, match="holds answers to other prompts"):
         answers(tmp_path, target, prompts, 1, samples=2, **options)
 

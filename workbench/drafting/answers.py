@@ -38,15 +38,20 @@ def answers(
     those of the others are still missing. ``on_progress`` hears how many answers came to be.
     Raises InputError if a file holds answers to other prompts or settings.
     """
-    asked = [prompt for _ in range(samples) for prompt in prompts]
     settings = {
         "temperature": str(temperature),
         "max_new_tokens": str(max_new_tokens),
         "seed": str(seed),
         "target": target.config.name,
     }
-    shards = [asked[first : first + SHARD] for first in range(0, len(asked), SHARD)]
-    paths = [folder / f"{number:05}.safetensors" for number in range(len(shards))]
+    # files of a sample are its own: more samples can be asked for later
+    each = [prompts[first : first + SHARD] for first in range(0, len(prompts), SHARD)]
+    shards = each * samples
+    paths = [
+        folder / f"{sample:02}-{number:05}.safetensors"
+        for sample in range(samples)
+        for number in range(len(each))
+    ]
     missing = []
     for number, (path, shard) in enumerate(zip(paths, shards, strict=True)):
         if path.is_file():

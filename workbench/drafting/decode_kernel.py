@@ -36,13 +36,15 @@ def _decode(
         where = start + at[:, None] * DIM + dim[None, :]
         keys = tl.load(k + where, mask=known[:, None], other=0.0)
         values = tl.load(v + where, mask=known[:, None], other=0.0)
-        scores = tl.dot(query, tl.trans(keys)) * scale
+        scores = tl.dot(query, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(known[None, :], scores, float("-inf"))
         higher = tl.maximum(best, tl.max(scores, 1))
         weights = tl.exp2(scores - higher[:, None])
         shrink = tl.exp2(best - higher)
         total = total * shrink + tl.sum(weights, 1)
-        seen = seen * shrink[:, None] + tl.dot(weights.to(values.dtype), values)
+        seen = seen * shrink[:, None] + tl.dot(
+            weights.to(values.dtype), values, input_precision="ieee"
+        )
         best = higher
     seen = seen / total[:, None]
     tl.store(out + places, seen.to(out.dtype.element_ty), mask=inside)
