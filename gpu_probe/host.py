@@ -99,7 +99,7 @@ def host_costs(rounds: Rounds, requests: int, context: int) -> dict:
         loop("sync")
         blocks = [
             {kind: loop(kind) for kind in ("free", "async", "sync")}
-            for _ in range(max(5, repeats // 2 * 2 + 1))
+            for _ in range(max(5, repeats // 3))
         ]
         synchronize(device)
         launch = _host_seconds(then, 5)

@@ -119,8 +119,9 @@ def test_a_checkpoint_of_other_points_is_refused(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(parts, "draft", interrupt)
     out = str(tmp_path / "x.json")
     cli.main([*TINY, "--out", out])
-    assert cli.main([*TINY, "--repeats", "4", "--resume", "--out", out]) == 2
-    assert "belongs to a run with other points" in capsys.readouterr().err
+    for other in (["--repeats", "4"], ["--block-size", "3"]):
+        assert cli.main([*TINY, *other, "--resume", "--out", out]) == 2
+        assert "belongs to a run with other points" in capsys.readouterr().err
 
 
 def test_one_run_measures_the_target_once_for_every_drafter(tmp_path):
