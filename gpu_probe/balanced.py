@@ -169,12 +169,16 @@ def attention(
     causal: bool = True,
     out: torch.Tensor | None = None,
     block: tuple[int, int, int, int] | None = None,
+    least_rows: int = 16,
 ) -> torch.Tensor:
-    """``reference.attention`` as a kernel; ``block`` as ``choose_block`` gives it."""
+    """``reference.attention`` as a kernel; ``block`` as ``choose_block`` gives it.
+
+    least_rows: of a tile, a power of two.
+    """
     tokens, q_heads, head = q.shape
     kv_heads, page_tokens = pages.shape[2:4]
     group = q_heads // kv_heads
-    rows = max(16, triton.next_power_of_2(batch.query_max * group))
+    rows = max(least_rows, triton.next_power_of_2(batch.query_max * group))
     keys, warps, stages, each = block or choose_block(rows)
     programs = each * _multiprocessors()
     out = torch.empty_like(q) if out is None else out

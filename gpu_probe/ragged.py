@@ -122,12 +122,16 @@ def main() -> int:
         bench = Bench()
         check(bench)
         best = tune(bench)
-        print(f"[{time.monotonic() - start:.0f} s] requests context queries ragged: spans balanced")
+        print(
+            f"[{time.monotonic() - start:.0f} s] requests context queries ragged: spans balanced",
+            flush=True,
+        )
         for case in CASES:
             made = bench.batch(*case)
             old = bench.ratio(spans.attention, made)
             new = bench.ratio(balanced.attention, made, block=best[case[2]])
-            print(f"{case}: {old:.3f} {new:.3f}  ({new / old - 1:+.1%})", flush=True)
+            wide = bench.ratio(balanced.attention, made, block=best[8], least_rows=32)
+            print(f"{case}: {old:.3f} {new:.3f}  ({new / old - 1:+.1%}), 32 rows {wide:.3f}")
     print(f"{time.monotonic() - start:.0f} s")
     return 0
 
