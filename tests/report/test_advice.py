@@ -116,6 +116,26 @@ def test_an_open_loop_is_judged_by_speed_among_those_that_keep_up():
     assert one.second.over == "none"
 
 
+def test_equals_are_called_equal():
+    slo = {"slo": {}, "attainment": 1.0, "requests_per_s": 2.0}
+    runs = [
+        run("none", 0, 100, 50, rate=2.0, overloaded=False, goodput=slo),
+        run("topk", 0, 130, 50, rate=2.0, overloaded=False, goodput=slo),
+    ]
+    (one,) = advise(runs, "none")
+    assert (one.best, one.merit) == ("topk", "requests/s within the SLO")
+    assert how_sure([one], FitErrors(median=0.05))[1:] == [
+        "At 2 req/s none gives as much; of equals the faster is named."
+    ]
+    assert what_would_change_it([one], [one]) == [
+        "The smallest lead is +0.0% over none, at 2 req/s."
+    ]
+    assert what_it_gives([one], "none") == (
+        "50 tok/s/GPU at 130.0 tok/s/user, 2.00 requests/s within the SLO: in requests/s within "
+        "the SLO, +0.0% over none."
+    )
+
+
 def test_piling_up_is_said():
     (one,) = advise([run("none", 0, 100, 50, rate=2.0, overloaded=True)], "none")
     assert one.overloaded
@@ -129,9 +149,8 @@ def test_the_sla_is_kept_by_the_best_that_reaches_it():
     assert at_the_sla(group) == [
         "For 70 tok/s/user: none, at least 300 tok/s/GPU, about +26.8% over static:3, at 4 users, "
         "the highest load simulated.",
-        "For 110 tok/s/user: topk, 258 tok/s/GPU, +15.5% over static:3, between 2 users and "
-        "4 users.",
-        "For 155 tok/s/user: topk, 174 tok/s/GPU; static:3 does not reach it, between 1 user and "
+        "For 110 tok/s/user: topk, 258 tok/s/GPU, +15.5% over static:3, between 2 and 4 users.",
+        "For 155 tok/s/user: topk, 174 tok/s/GPU; static:3 does not reach it, between 1 and "
         "2 users.",
         "500 tok/s/user is not reachable at any load that was simulated.",
     ]

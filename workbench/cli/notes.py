@@ -43,6 +43,13 @@ def _about_models(setup: Setup) -> list[str]:
             f"acceptance was recorded on {', '.join(targets)}, costs were measured on "
             f"{priced}: a comparison of schedulers, not a forecast of this deployment"
         )
+    drafters = sorted({trace.header.drafter for trace in setup.traces if trace.header.drafter})
+    kind = setup.profile.drafter.kind if setup.profile.drafter else None
+    others = [name for name in drafters if kind and not name.lower().startswith(kind.lower())]
+    if others:
+        notes.append(
+            f"the drafts are of {', '.join(others)}, the draft pass costs what {kind}'s does"
+        )
     drafted = setup.profile.drafter.block_size if setup.profile.drafter else None
     recorded = setup.traces[0].block_size if setup.traces else drafted
     if drafted and drafted != recorded:

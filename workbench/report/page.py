@@ -190,7 +190,7 @@ def advice_sheet(advices: Sequence[Advice], baseline: str) -> Sheet:
         "best",
         "tok/s/GPU",
         "tok/s/user",
-        "drafts verified per request and round",
+        "drafts verified",
         f"over {baseline}",
         "over no speculation",
         "over the next best",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.frontier import GroupFrontier, SchedulerFrontier
-from workbench.report.advice import Advice, Gain, stretches
+from workbench.report.advice import Advice, stretches
 from workbench.report.frontier_table import load_text, shown_name
 from workbench.report.study import FitErrors, StudyGroup
+
+_TIE = 0.0005  # leads that print as +0.0%
 
 
 def loads_words(loads: Sequence[dict]) -> str:
@@ -16,6 +18,12 @@ def loads_words(loads: Sequence[dict]) -> str:
     if first == last:
         return first
     return f"{first.split()[0]} to {last}"
+
+
+def _listed(loads: Sequence[dict]) -> str:
+    """``1, 2, 4 users``."""
+    unit = load_text(loads[-1]).split(maxsplit=1)[1]
+    return f"{', '.join(load_text(load).split()[0] for load in loads)} {unit}"
 
 
 def _between(values: Sequence[float], digits: int = 0) -> str:
@@ -48,7 +56,10 @@ def what_it_gives(stretch: Sequence[Advice], baseline: str) -> str:
             continue
         if gains:
             parts.append(f"{_percents([gain.band.mean for gain in gains])} over {name}")
-    return f"{text}: {'; '.join(parts)}." if parts else f"{text}."
+    if not parts:
+        return f"{text}."
+    of = "" if stretch[0].merit == "tok/s/GPU" else f"in {stretch[0].merit}, "
+    return f"{text}: {of}{'; '.join(parts)}."
 
 
 def which_k(stretch: Sequence[Advice]) -> str:
@@ -56,7 +67,7 @@ def which_k(stretch: Sequence[Advice]) -> str:
     name = stretch[0].best
     fixed = _fixed_k(name)
     if fixed is not None:
-        return f"k = {fixed}: " + ("no draft is made." if fixed == 0 else "the same always.")
+        return "k = 0: no draft is made." if fixed == 0 else f"k = {fixed} always."
     drafts = [one.drafts for one in stretch if one.drafts is not None]
     text = f"It verifies {_between(drafts, 1)} drafts per request and round." if drafts else ""
     known = [one.fixed for one in stretch if one.fixed is not None]
@@ -95,11 +106,18 @@ def how_sure(stretch: Sequence[Advice], fit: FitErrors | None) -> list[str]:
             )
         if not shaky:
             lines.append(f"Ahead under every one of the {seeds} seeds at all of these loads.")
-    close = [one for one in stretch if _within(one.second, fit)]
+    tied = [one for one in stretch if _lead(one) is not None and _lead(one) < _TIE]
+    if tied:
+        rivals = " or ".join(dict.fromkeys(one.second.over for one in tied))
+        lines.append(
+            f"At {_listed([one.load for one in tied])} {rivals} gives as much; of equals the "
+            "faster is named."
+        )
+    close = [one for one in stretch if one not in tied and _within(one, fit)]
     if close:
-        where = ", ".join(load_text(one.load) for one in close)
+        where = _listed([one.load for one in close])
         rivals = " or ".join(dict.fromkeys(one.second.over for one in close))
-        leads = _percents([one.second.band.mean for one in close])
+        leads = _percents([_lead(one) for one in close])
         lines.append(
             f"At {where} the lead over {rivals} is {leads}, no more than the profile's typical "
             f"error of {fit.median:.1%} in a round's time: take them as equal there."
@@ -107,8 +125,14 @@ def how_sure(stretch: Sequence[Advice], fit: FitErrors | None) -> list[str]:
     return lines
 
 
-def _within(gain: Gain | None, fit: FitErrors | None) -> bool:
-    return bool(gain and fit and fit.median is not None and gain.band.mean <= fit.median)
+def _lead(one: Advice) -> float | None:
+    return None if one.second is None else one.second.band.mean
+
+
+def _within(one: Advice, fit: FitErrors | None) -> bool:
+    """Whether the lead is less than the profile can tell; goodput is not in proportion to time."""
+    known = fit is not None and fit.median is not None and one.second is not None
+    return known and one.merit.startswith("tok/s") and _lead(one) <= fit.median
 
 
 def what_would_change_it(advices: Sequence[Advice], stretch: Sequence[Advice]) -> list[str]:
@@ -116,14 +140,11 @@ def what_would_change_it(advices: Sequence[Advice], stretch: Sequence[Advice]) -
     lines = []
     led = [one for one in stretch if one.second is not None]
     if led:
-        least = min(led, key=lambda one: one.second.band.mean)
-        lead = least.second.band.mean
-        text = (
-            f"The smallest lead is {lead:+.1%} over {least.second.over}, "
-            f"at {load_text(least.load)}: "
+        least = min(led, key=_lead)
+        lines.append(
+            f"The smallest lead is {_lead(least):+.1%} over {least.second.over}, "
+            f"at {load_text(least.load)}{_gone(least)}."
         )
-        text += "there is none to lose." if lead <= 0 else _gone(least, lead)
-        lines.append(text)
     biased = dict.fromkeys(one.biased.of for one in stretch if one.biased)
     if biased:
         names = " or ".join(biased)
@@ -139,17 +160,19 @@ def what_would_change_it(advices: Sequence[Advice], stretch: Sequence[Advice]) -
     return lines
 
 
-def _gone(least: Advice, lead: float) -> str:
-    if least.merit != "tok/s/GPU":  # of a queue, no simple rule says when
-        return "measure what is this close."
-    text = f"it is gone once steps of {least.best} alone cost {lead:.1%} more"
+def _gone(least: Advice) -> str:
+    """What would end the lead; of a queue, and of a tie, no simple rule says it."""
+    lead = _lead(least)
+    if least.merit != "tok/s/GPU" or lead < _TIE:
+        return ""
+    text = f": it is gone once steps of {least.best} alone cost {lead:.1%} more"
     if least.best != "none" and least.accepted_length:
         share = lead / (1 + lead)
         text += (
             f", or emit {share:.1%} fewer tokens (accepted length "
             f"{least.accepted_length * (1 - share):.2f} for {least.accepted_length:.2f})"
         )
-    return text + "."
+    return text
 
 
 def at_the_sla(group: GroupFrontier) -> list[str]:
@@ -192,10 +215,11 @@ def _where(one: SchedulerFrontier, anchor: float) -> str:
     lost = [point for point in points if point.speed.mean < anchor]
     if not kept:
         return ""
-    last = load_text(min(kept, key=lambda point: point.speed.mean).load)
+    last = min(kept, key=lambda point: point.speed.mean).load
     if not lost:
-        return f", at {last}, the highest load simulated"
-    return f", between {last} and {load_text(max(lost, key=lambda p: p.speed.mean).load)}"
+        return f", at {load_text(last)}, the highest load simulated"
+    beyond = max(lost, key=lambda point: point.speed.mean).load
+    return f", between {load_text(last).split()[0]} and {load_text(beyond)}"
 
 
 def question(group: StudyGroup) -> str:
