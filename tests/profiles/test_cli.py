@@ -128,3 +128,16 @@ def test_plot_from_the_command_line(full, tmp_path, capsys):
     assert out.read_bytes().startswith(b"\x89PNG")
     assert "plot written to" in capsys.readouterr().err
     assert run(cli, "workbench", ["profile", "info", str(full), "--plot", str(tmp_path / "x")]) == 2
+
+
+def test_tables_of_optional_axes_are_shown_one_by_one(tmp_path):
+    document = worked_example()
+    attention, draft = document["attention"], document["draft"]
+    attention |= {"query_tokens": [1, 8], "seconds": [attention["seconds"], [[0, 0.002]] * 2]}
+    draft |= {"context_tokens": [16, 512], "seconds": [draft["seconds"], [[0.0123], [0.0456]]]}
+    path = tmp_path / "axes.json"
+    path.write_text(json.dumps(document))
+    code, out, err = workbench("profile", "info", path)
+    assert (code, err) == (0, "")
+    assert "1 query tokens per request" in out and "8 query tokens per request" in out
+    assert "Draft pass at context 16" in out and "45.600" in out
