@@ -173,6 +173,23 @@ def test_the_same_study_is_the_same_bytes(swept):
     assert render(study_of(swept)) == render(study_of(json.loads(json.dumps(swept))))
 
 
+def test_what_was_interrupted_is_a_page_that_says_so(swept):
+    study = json.loads(json.dumps(swept)) | {"partial": True}
+    runs = study["groups"][0]["runs"]
+    # nothing of the baseline, and only one load of the first scheduler
+    first = runs[0]["scheduler"]
+    study["groups"][0]["runs"] = [
+        run
+        for run in runs
+        if run["scheduler"] != "static:1" and (run["scheduler"] != first or run["concurrency"] == 1)
+    ]
+    page = Page(render(study_of(study)))
+    text = " ".join(page.text)
+    assert "what follows is partial" in text
+    assert "under a closed loop of 1, 4 users" in text
+    assert "what follows is partial" not in " ".join(Page(render(study_of(swept))).text)
+
+
 def test_names_are_text(swept):
     bad = "<script>alert(1)</script> \"&' $x^2$"
     text = json.dumps(swept).replace("toy-drafter", json.dumps(bad)[1:-1])

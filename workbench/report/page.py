@@ -22,6 +22,7 @@ from workbench.report.frontier_table import (
     sla_sheet,
 )
 from workbench.report.inline_svg import inline_svg
+from workbench.report.inputs_sheet import fit_words, inputs_sheet
 from workbench.report.load_plot import load_plot
 from workbench.report.losslessness import audited
 from workbench.report.sentences import (
@@ -34,7 +35,7 @@ from workbench.report.sentences import (
     which_k,
 )
 from workbench.report.sheet import Section, Sheet
-from workbench.report.study import Inputs, ReportStudy, StudyGroup
+from workbench.report.study import ReportStudy, StudyGroup
 
 DARK = "#14191E"  # the dark page, as in templates/report.html
 
@@ -123,7 +124,7 @@ def _part(group: StudyGroup, name: str, run_files: bool) -> Part:
         ),
         points=points_sheet(frontier),
         sla=sla_sheet(frontier),
-        inputs=_inputs_sheet(inputs),
+        inputs=inputs_sheet(inputs),
         losslessness=Sheet(
             ("scheduler", "verdict for this study", "audit by exact enumeration", "replay"),
             [
@@ -141,7 +142,7 @@ def _part(group: StudyGroup, name: str, run_files: bool) -> Part:
                 )
             ],
         ),
-        fit=_fit(inputs),
+        fit=fit_words(inputs),
     )
 
 
@@ -206,47 +207,3 @@ def _lead(gain, named: bool) -> str:
     if f"{gain.band.min:+.1%}" != f"{gain.band.max:+.1%}":
         text += f" ({gain.band.min:+.1%} to {gain.band.max:+.1%})"
     return f"{text} ({gain.over})" if named else text
-
-
-def _inputs_sheet(inputs: Inputs) -> Sheet:
-    rows = []
-    for trace in inputs.traces:
-        facts = [
-            f"{trace.requests:,} requests",
-            ", ".join(trace.domains),
-            f"target {trace.target or 'not named'}",
-            f"drafter {trace.drafter or 'not named'}, γ = {trace.block_size}",
-            f"temperature {trace.temperature:g}",
-            f"coverage {trace.coverage}",
-        ]
-        if len(inputs.traces) > 1:
-            facts.append(f"weight {trace.weight:.3g}")
-        rows.append(("trace", trace.name, "; ".join(facts), trace.sha256))
-    profile = inputs.profile_file
-    gpus = f"{profile.gpus} × " if profile.gpus != 1 else ""
-    facts = [
-        f"GPU {gpus}{profile.gpu or 'not named'}",
-        f"target {profile.target or 'not named'}",
-        f"drafter {profile.drafter or 'not named'}",
-        f"measured {profile.measured or 'at a date not given'}",
-        f"by {profile.engine or 'an engine not named'}",
-    ]
-    rows.append(("profile", profile.name, "; ".join(facts), profile.sha256))
-    rows += [
-        (other.option.replace("_", " "), other.name, "", other.sha256) for other in inputs.files
-    ]
-    return Sheet(("input", "name", "what it says", "SHA-256"), [Section("", rows)])
-
-
-def _fit(inputs: Inputs) -> str:
-    error, name = inputs.profile_file.fit_error, inputs.profile_file.name
-    known = {
-        "median": error and error.median,
-        "95th percentile": error and error.p95,
-        "largest": error and error.max,
-    }
-    said = ", ".join(f"{key} {value:.1%}" for key, value in known.items() if value is not None)
-    if not said:
-        return f"{name} does not say how far its step times are from steps measured whole."
-    cells = f" on {error.cells} held-out rounds" if error.cells else ""
-    return f"Error of {name} in a round's time{cells}: {said}. Leads below that are not certain."

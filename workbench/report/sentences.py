@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.frontier import GroupFrontier, SchedulerFrontier
+from workbench.frontier.bands import load_of
 from workbench.report.advice import Advice, stretches
 from workbench.report.frontier_table import load_text, shown_name
 from workbench.report.study import FitErrors, StudyGroup
@@ -226,7 +227,9 @@ def question(group: StudyGroup) -> str:
     """What was compared, on what, and under which loads, as one paragraph."""
     inputs, frontier = group.inputs, group.frontier
     names = ", ".join(one.scheduler for one in frontier.schedulers)
-    loads = [point.load for point in frontier.schedulers[0].points]
+    points = [point for one in frontier.schedulers for point in one.points]
+    numbers = {load_of(point.load): point.load for point in points}
+    loads = [numbers[key] for key in sorted(numbers)]
     kind = "a closed loop of " if "concurrency" in loads[0] else "random arrivals at "
     listed = ", ".join(load_text(load).split()[0] for load in loads)
     unit = "users" if "concurrency" in loads[0] else "requests/s"
