@@ -149,8 +149,7 @@ def training(target: Target, head: str, args: argparse.Namespace) -> None:
     trainer = Trainer(target, drafter, data, options)
     with torch.no_grad():
         batch = trainer.batches.get(0)
-        plain = batch_losses(target, drafter.bfloat16(), batch, replace(options, fast=False))
-    drafter.float()
+        plain = batch_losses(target, drafter, batch, replace(options, fast=False))
     losses = []
 
     def step() -> None:

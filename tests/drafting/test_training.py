@@ -71,6 +71,16 @@ def test_resume_refuses_what_is_not_there(toy, tmp_path):
         trainer(toy, "rnn").resume(tmp_path)
 
 
+def test_a_drafter_keeps_the_targets_frozen_weights(toy):
+    """Master weights of higher precision than the target's: the head stays the target's own."""
+    data = toy[1]
+    low = tiny_target(2, std=0.4).bfloat16()
+    drafter = tiny_drafter(low.double(), "markov").to("cpu", torch.float32)
+    run = Trainer(low.bfloat16(), drafter, data, Options(sequences=2, anchors=4))
+    assert drafter.head.data_ptr() == low.head.data_ptr()
+    assert torch.isfinite(run.train_step().total)
+
+
 def test_blocks_chunked_or_not_train_alike(toy):
     runs = [trainer(toy, blocks_per_chunk=size) for size in (None, 5)]
     for run in runs:

@@ -96,6 +96,9 @@ class Trainer:
 
     def __init__(self, target: Target, drafter: Drafter, data: Sequences, options: Options):
         self.target, self.drafter, self.options = target, drafter, options
+        if drafter.head.dtype != target.dtype:
+            # .to(dtype) on the drafter made copies of the target's frozen weights
+            drafter.share(target.embed_tokens.weight, target.head)
         self.step, self.seconds = 0, 0.0  # done so far
         self._since: float | None = None  # when the clock was last read; None: not running
         self.batches = Batches(
