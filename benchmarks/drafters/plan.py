@@ -11,7 +11,8 @@ from benchmarks.drafters.settings import HEADS, RECORDED, RUNNING, SPECS, read_s
 STAGES = ("target", "generate", "train", "outputs", "record", "traces", "check", "summary")
 MODULE = "benchmarks.drafters.task"
 # of ``workbench train``; more can be given
-TRAIN = ["--optimiser", "muon", "--dtype", "bfloat16", "--sequences", "64", "--anchors", "64"]
+TRAIN = ["--optimiser", "muon", "--dtype", "bfloat16", "--sequences", "64", "--anchors", "64",
+         "--save-seconds", "30"]  # fmt: skip
 TOY_TRAIN = ["--layers", "1", "--block-size", "3", "--markov-rank", "4", "--sequences", "4",
              "--anchors", "4"]  # fmt: skip
 
@@ -35,10 +36,13 @@ def described(folder: Path, toy: bool, options: dict) -> Path:
 class Run:
     """The commands of one run."""
 
-    def __init__(self, folder: Path, settings: Path, train: list[str], gpus: int, toy: bool):
-        self.folder, self.settings, self.gpus, self.toy = folder, settings, gpus, toy
+    def __init__(
+        self, folder: Path, settings: Path, drafters: list[str], train: list[str], gpus: int
+    ):
+        """drafters: those to train; train: more options of ``workbench train``."""
+        self.folder, self.settings, self.gpus = folder, settings, gpus
         self.options = read_settings(settings)
-        self.train = train
+        self.toy, self.drafters, self.train = self.options.toy, drafters, train
 
     def together(self, stages: list[str]) -> Iterator[list[str]]:
         """Stages that one round of processes does: on one GPU as many as possible."""
@@ -63,7 +67,7 @@ class Run:
             parts = range(1, self.gpus + 1)
             return [[self._train("dspark", "--part", f"{i}/{self.gpus}") for i in parts]]
         if stages == ["train"]:
-            left = [kind for kind in HEADS if not (self.folder / kind / "done").is_file()]
+            left = [kind for kind in self.drafters if not (self.folder / kind / "done").is_file()]
             return [
                 [self._train(kind, "--minutes", str(self.options.minutes_train)) for kind in some]
                 for some in _chunks(left, self.gpus)

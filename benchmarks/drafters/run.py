@@ -21,6 +21,7 @@ from pathlib import Path
 import click
 
 from benchmarks.drafters import plan
+from benchmarks.drafters.settings import HEADS
 from workbench.files import atomic_write
 
 
@@ -45,9 +46,10 @@ class Late(BaseException):
 @click.option("--new-tokens", type=int, default=256, help="Of an evaluation output.")
 @click.option("--prompt-tokens", type=int, default=512, help="Longer ones are not recorded.")
 @click.option("--decoded", type=int, help="Prompts per domain that checks decode.")
+@click.option("--drafters", default=",".join(HEADS), help="Those that the stage train trains.")
 @click.option("--train", "train_options", default="", help="More options of workbench train.")
 @click.option("--toy", is_flag=True, help="A tiny random target on the CPU, in seconds.")
-def command(folder, out, stages, until, gpus, deadline, train_options, toy, **options):
+def command(folder, out, stages, until, gpus, deadline, drafters, train_options, toy, **options):
     """Run stages that are not done yet, one after the other."""
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,7 @@ def command(folder, out, stages, until, gpus, deadline, train_options, toy, **op
     wanted = [stage for stage in plan.STAGES if stage in stages.split(",")]
     wanted = wanted[: wanted.index(until) + 1] if until else wanted
     described = plan.described(folder, toy, options)
-    run = plan.Run(folder, described, train_options.split(), gpus, toy)
+    run = plan.Run(folder, described, drafters.split(","), train_options.split(), gpus)
     signal.signal(signal.SIGALRM, _alarm)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - (time.monotonic() - began), 1))
     seconds = {}
