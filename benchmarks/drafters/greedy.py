@@ -37,12 +37,12 @@ class Equality(msgspec.Struct, kw_only=True):
 @contextmanager
 def exact_products():
     """Matrix products in full float32."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+        torch.set_float32_matmul_precision(before)
 
 
 def compare(work: Work, count: int = 200) -> Equality:

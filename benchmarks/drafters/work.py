@@ -29,7 +29,7 @@ class Work:
         self.settings, self.folder = settings, Path(settings.folder)
         self.device = choose_device("cpu" if settings.toy else "auto")
         # recording and live decoding in TF32; the check of equal text turns it off
-        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.set_float32_matmul_precision("high")
 
     @cached_property
     def model(self):
