@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import click
 
 from workbench.cli.again import command_line
 from workbench.cli.console import make_console, write_json
 from workbench.cli.notes import notes as notes_on
-from workbench.cli.options import as_simulate, simulation_options
+from workbench.cli.options import simulation_options
 from workbench.cli.parallel import cache_options, job_count, open_cache, progress_bar
 from workbench.cli.setup import Setup
+from workbench.cli.sweep_inputs import study_of, sweep_setups
 from workbench.cli.values import Numbers
 from workbench.compiled import why_slow
-from workbench.errors import InputError
 from workbench.files import check_outputs
-from workbench.frontier import Cache, Group, GroupFrontier, Pool, Study
+from workbench.frontier import Cache, GroupFrontier, Pool, Study
 from workbench.frontier.document import document
 from workbench.frontier.rows import (
     RowStream,
@@ -30,10 +29,7 @@ from workbench.frontier.rows import (
 )
 from workbench.profiles import default_profile_name
 from workbench.report.frontier_table import best_lines, points_table, sla_notes, sla_table
-from workbench.schedulers import create
-from workbench.serving import Arm
 
-DEFAULT_CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 OUTPUTS = ("plot", "csv_path", "parquet_path", "stream", "json_path")
 _OWN = ("profile", "concurrency", "stagger")  # declared anew below
 
@@ -122,81 +118,13 @@ class Swept:
 def run_sweep(given: dict, setups: dict[str, Setup]) -> Swept:
     """Simulate what is not in the cache; raises KeyboardInterrupt if nothing was simulated."""
     cache = open_cache(given)
-    study = _study(given, setups)
+    study = study_of(given, setups)
     complete = _simulate(study, job_count(given), cache, given.get("stream"))
     if not study.runs:
         raise KeyboardInterrupt
     frontiers = study.frontiers(given["sla"])
     notes = _notes(study, setups, frontiers, complete)
     return Swept(study, frontiers, _config(given, setups), notes, complete)
-
-
-def sweep_setups(given: dict) -> dict[str, Setup]:
-    """By group name: the inputs of each profile and, with --apart, of each trace."""
-    if given["apart"] and len(given["traces"]) < 2:
-        raise InputError("has nothing to part", place="--apart", mend="give several --trace")
-    stagger = given["stagger"]
-    if stagger is None:
-        stagger = not (given["rate"] or given["arrivals"]) or bool(given["concurrency"])
-    concurrency = given["concurrency"]
-    if not (concurrency or given["rate"] or given["arrivals"]):
-        concurrency = DEFAULT_CONCURRENCY
-    profiles = list(dict.fromkeys(given["profiles"])) or [default_profile_name]
-    demands = [(trace,) for trace in given["traces"]] if given["apart"] else [given["traces"]]
-    setups: dict[str, Setup] = {}
-    for traces in demands:
-        for profile in profiles:
-            setup = Setup(
-                as_simulate(
-                    given,
-                    traces=traces,
-                    profile=profile,
-                    concurrency=concurrency,
-                    stagger=stagger,
-                )
-            )
-            if setup.loads[0].arrivals is not None:
-                raise InputError(
-                    "is one load, and a frontier needs several",
-                    place="--arrivals",
-                    mend="give --rate or --concurrency, or use simulate",
-                )
-            parts = [Path(name).name.partition(".")[0] for name in setup.names]
-            name = " + ".join(parts) or "arrivals"
-            name += f" on {setup.profile.name}"
-            if name in setups:
-                raise InputError(f"{name} comes twice", mend="name each trace and profile once")
-            setups[name] = setup
-    return setups
-
-
-def _study(given: dict, setups: dict[str, Setup]) -> Study:
-    groups = []
-    for name, setup in setups.items():
-        arms = named_arms(setup)
-        spec = given["baseline"] or ("static:1" if setup.population else "none")
-        baseline = create(spec, setup.gamma)
-        if baseline.drafter and setup.population is None:
-            raise InputError(
-                f"{spec} drafts, and arrivals alone say nothing of acceptance",
-                place="--baseline",
-                mend="add a --trace",
-            )
-        if baseline.name not in arms:
-            arms[baseline.name] = replace(setup.arms[0], scheduler=spec)
-        groups.append(Group(name, setup.demand, arms, baseline.name))
-    first = next(iter(setups.values()))
-    seeds = range(given["seed"], given["seed"] + given["seeds"])
-    return Study(groups, first.loads, seeds, given["slo"], given["gpu_hour_usd"])
-
-
-def named_arms(setup: Setup) -> dict[str, Arm]:
-    """The arms by the schedulers' names, by specification where two have the same name."""
-    arms: dict[str, Arm] = {}
-    for arm in setup.arms:
-        name = create(arm.scheduler, setup.gamma).name
-        arms[arm.scheduler if name in arms else name] = arm
-    return arms
 
 
 def _simulate(study: Study, jobs: int, cache: Cache | None, stream: str | None) -> bool:
