@@ -24,6 +24,9 @@ def _warm() -> None:
 async def _lifespan(_):
     Thread(target=_warm, name="warm", daemon=True).start()
     yield
+    from app.sweeps import close
+
+    close()
 
 
 app = st.App(Path(__file__).with_name("frame.py"), lifespan=_lifespan)

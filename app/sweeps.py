@@ -129,7 +129,7 @@ class Sweep:
     def step(self, task: Task) -> None:
         """Simulate one of ``steps``, unless it was cancelled or is known. For a worker."""
         try:
-            if not self._cancelled and self.results.get(task.key) is None:
+            if not self._over and self.results.get(task.key) is None:
                 self._simulate(task)
         except _Ended:
             pass
@@ -153,12 +153,17 @@ class Sweep:
         self.compiling = False
         self.results.put(task.key, run.result())
 
+    @property
+    def _over(self) -> bool:
+        return self._cancelled or _closing.is_set()
+
     def _check(self, _: int) -> None:
-        if self._cancelled:
+        if self._over:
             raise _Ended
 
 
 _compiling = threading.Lock()
+_closing = threading.Event()
 
 
 def _compile() -> None:
@@ -183,6 +188,11 @@ def _compile() -> None:
 @st.cache_resource(show_spinner=False)
 def _shared() -> tuple[ThreadPoolExecutor, Results]:
     return ThreadPoolExecutor(_WORKERS, thread_name_prefix="sweep"), Results()
+
+
+def close() -> None:
+    """End all simulations of this process, which else would finish before it may exit."""
+    _closing.set()
 
 
 def ahead(demand: Demand, wanted: Sequence[Wanted]) -> None:

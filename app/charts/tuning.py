@@ -61,8 +61,10 @@ def trials(
         ),
         legend=legend(symbolOpacity=1),
     )
-    x = alt.X("x:Q", title=_title(second) if second else "trial", scale=alt.Scale(zero=False))
-    y = alt.Y("y:Q", title=_title(objectives[0]), scale=alt.Scale(zero=False))
+    x = alt.X(
+        "x:Q", title=_title(second) if second else "trial", scale=alt.Scale(zero=False, padding=14)
+    )
+    y = alt.Y("y:Q", title=_title(objectives[0]), scale=alt.Scale(zero=False, padding=14))
     base = alt.Chart(frame)
     points = base.mark_point(size=60, strokeWidth=1.6).encode(
         x,

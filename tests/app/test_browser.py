@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -177,6 +178,17 @@ def test_the_first_visit_of_a_fresh_server(browser):
             f"{_processor_seconds(process):.2f} s of processor time"
         )
         _healthy(page)
+        context.close()
+
+
+def test_ctrl_c_ends_a_server_at_work(browser):
+    with _serve() as (url, process):
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{url}/?requests=100000")
+        page.get_by_test_id("stProgress").wait_for(timeout=180_000)
+        process.send_signal(signal.SIGINT)
+        process.wait(60)  # its points would take many minutes
         context.close()
 
 
