@@ -14,54 +14,34 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_probe.batch import UNIT_TOKENS, Batch
+from gpu_probe.batch import Batch
+from gpu_probe.plan import UNIT_TOKENS
 
 
-@triton.jit(do_not_specialize=["table_width", "requests", "programs"])
+@triton.jit(do_not_specialize=["table_width"])
 def _pieces(
-    q, pages, table, starts, lengths, units, out, part, lse, scale, table_width, requests, programs,
+    q, pages, table, plan, requests, out, part, lse, scale, table_width,
     Q_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD: tl.constexpr, PAGE: tl.constexpr,
-    UNIT: tl.constexpr, CAUSAL: tl.constexpr, SLOTS: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    UNIT: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     group: tl.constexpr = Q_HEADS // KV_HEADS
-    all_units = tl.load(units + requests) * KV_HEADS
-    each = tl.cdiv(all_units, programs)
-    left = program * each
-    right = tl.minimum(left + each, all_units)
-    # requests whose units end at or before this piece's first and last unit
-    slot = tl.arange(0, SLOTS)
-    filled = slot < requests
-    ends = tl.load(units + 1 + slot, mask=filled, other=0) * KV_HEADS
-    low = tl.sum((filled & (ends <= left)).to(tl.int32), 0)
-    high = tl.sum((filled & (ends <= right - 1)).to(tl.int32), 0)
-    first = low * KV_HEADS
-    last = high * KV_HEADS - 1
-    if left < right:
-        before = tl.load(units + low)
-        own = tl.load(units + low + 1) - before
-        first += (left - before * KV_HEADS) // own
-        before = tl.load(units + high)
-        own = tl.load(units + high + 1) - before
-        last += 1 + (right - 1 - before * KV_HEADS) // own
-    else:
-        last = first - 1
-
+    first = tl.load(plan + 4 * program)
+    last = tl.load(plan + 4 * program + 1)
+    from_first = tl.load(plan + 4 * program + 2)
+    to_last = tl.load(plan + 4 * program + 3)
     rows = tl.arange(0, BLOCK_M)
     d = tl.arange(0, HEAD)
     query = rows // group
     for pair in tl.range(first, last + 1, num_stages=1):
         request = pair // KV_HEADS
         kv_head = pair % KV_HEADS
-        before = tl.load(units + request)
-        own = tl.load(units + request + 1) - before
-        origin = before * KV_HEADS + kv_head * own
-        from_unit = tl.maximum(left - origin, 0)
-        to_unit = tl.minimum(right - origin, own)
-        token = tl.load(starts + request)
-        queries = tl.load(starts + request + 1) - token
-        length = tl.load(lengths + request)
+        token = tl.load(requests + 4 * request)
+        queries = tl.load(requests + 4 * request + 1)
+        length = tl.load(requests + 4 * request + 2)
+        own = tl.load(requests + 4 * request + 3)
+        from_unit = tl.where(pair == first, from_first, 0)
+        to_unit = tl.where(pair == last, to_last, own)
         begin = from_unit * UNIT
         end = tl.minimum(to_unit * UNIT, length)
         live = query < queries
@@ -104,50 +84,42 @@ def _pieces(
             tl.store(lse + place, top + tl.log2(safe), mask=live)
 
 
-@triton.jit(do_not_specialize=["requests", "programs"])
+@triton.jit
 def _combine(
-    part, lse, out, owners, starts, units, requests, programs,
-    Q_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD: tl.constexpr, BLOCK_M: tl.constexpr,
+    part, lse, out, cuts,
+    Q_HEADS: tl.constexpr, HEAD: tl.constexpr, BLOCK_M: tl.constexpr, GROUP: tl.constexpr,
     HEADS: tl.constexpr, COLUMNS: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    token = tl.program_id(0)
-    q_head = tl.program_id(1) * HEADS  # heads of one program have one KV head
-    group: tl.constexpr = Q_HEADS // KV_HEADS
-    kv_head = q_head // group
+    cut = cuts + 5 * tl.program_id(0)
+    inside = tl.program_id(1) * HEADS
+    token = tl.load(cut)
+    kv_head = tl.load(cut + 1)
+    query = tl.load(cut + 2)
+    first = tl.load(cut + 3)
+    end = tl.load(cut + 4)
     column = tl.arange(0, COLUMNS)
     live = column < HEADS * HEAD
-    target = out + (token * Q_HEADS + q_head) * HEAD + column
-    request = tl.load(owners + token)
-    if request >= requests:  # tokens that only fill a captured size
-        tl.store(target, tl.zeros([COLUMNS], out.dtype.element_ty), mask=live)
-    else:
-        each = tl.cdiv(tl.load(units + requests) * KV_HEADS, programs)
-        before = tl.load(units + request)
-        own = tl.load(units + request + 1) - before
-        origin = before * KV_HEADS + kv_head * own
-        first = origin // each
-        last = (origin + own - 1) // each
-        if last > first:
-            row = (token - tl.load(starts + request)) * group + q_head % group + column // HEAD
-            top = tl.full([COLUMNS], float("-inf"), tl.float32)
-            total = tl.zeros([COLUMNS], tl.float32)
-            acc = tl.zeros([COLUMNS], tl.float32)
-            for start in range(first, last + 1, SPAN):
-                program = start + tl.arange(0, SPAN)
-                there = (program <= last)[:, None] & live[None, :]
-                place = (2 * program + (program == first).to(tl.int32)) * BLOCK_M
-                place = place[:, None] + row[None, :]
-                weight = tl.load(lse + place, mask=there, other=float("-inf"))
-                higher = tl.maximum(top, tl.max(weight, 0))
-                base = tl.where(higher == float("-inf"), 0.0, higher)
-                weight = tl.exp2(weight - base[None, :])
-                shrink = tl.exp2(top - base)
-                y = tl.load(part + place * HEAD + column[None, :] % HEAD, mask=there, other=0.0)
-                acc = acc * shrink + tl.sum(y * weight, 0)
-                total = total * shrink + tl.sum(weight, 0)
-                top = higher
-            y = acc / tl.where(total == 0.0, 1.0, total)
-            tl.store(target, y.to(out.dtype.element_ty), mask=live)
+    row = query * GROUP + inside + column // HEAD
+    top = tl.full([COLUMNS], float("-inf"), tl.float32)
+    total = tl.zeros([COLUMNS], tl.float32)
+    acc = tl.zeros([COLUMNS], tl.float32)
+    for start in range(first, end, SPAN):
+        program = start + tl.arange(0, SPAN)
+        there = (program < end)[:, None] & live[None, :]
+        place = (2 * program + (program == first).to(tl.int32)) * BLOCK_M
+        place = place[:, None] + row[None, :]
+        weight = tl.load(lse + place, mask=there, other=float("-inf"))
+        y = tl.load(part + place * HEAD + column[None, :] % HEAD, mask=there, other=0.0)
+        higher = tl.maximum(top, tl.max(weight, 0))
+        base = tl.where(higher == float("-inf"), 0.0, higher)
+        weight = tl.exp2(weight - base[None, :])
+        shrink = tl.exp2(top - base)
+        acc = acc * shrink + tl.sum(y * weight, 0)
+        total = total * shrink + tl.sum(weight, 0)
+        top = higher
+    y = acc / tl.where(total == 0.0, 1.0, total)
+    target = out + (token * Q_HEADS + kv_head * GROUP + inside) * HEAD + column
+    tl.store(target, y.to(out.dtype.element_ty), mask=live)
 
 
 @functools.lru_cache
@@ -159,7 +131,9 @@ def _multiprocessors() -> int:
 
 def choose_block(rows: int) -> tuple[int, int, int, int]:
     """Keys per pass, warps, pipeline stages, programs per multiprocessor for a tile of ``rows``."""
-    return (64, 8, 2, 2) if rows > 32 else (64, 2, 3, 4)
+    if rows > 32:
+        return 64, 8, 2, 2
+    return (64, 4, 2, 4) if rows <= 16 else (128, 4, 3, 2)
 
 
 def attention(
@@ -173,7 +147,8 @@ def attention(
 ) -> torch.Tensor:
     """``reference.attention`` as a kernel; ``block`` as ``choose_block`` gives it.
 
-    least_rows: of a tile, a power of two.
+    least_rows: of a tile, a power of two. A batch's work is planned at its first call, by the host,
+    as engines do once a step.
     """
     tokens, q_heads, head = q.shape
     kv_heads, page_tokens = pages.shape[2:4]
@@ -181,21 +156,21 @@ def attention(
     rows = max(least_rows, triton.next_power_of_2(batch.query_max * group))
     keys, warps, stages, each = block or choose_block(rows)
     programs = each * _multiprocessors()
+    plan = batch.plan(kv_heads, programs, tokens)
     out = torch.empty_like(q) if out is None else out
     part = torch.empty(2 * programs, rows, head, dtype=torch.float32, device=q.device)
     lse = torch.empty(2 * programs, rows, dtype=torch.float32, device=q.device)
     scale = head**-0.5 * 1.4426950408889634  # log2(e): the kernel's exponentials are base 2
-    slots = max(256, triton.next_power_of_2(batch.requests))
-    _pieces[(programs,)](
-        q, pages, batch.table, batch.query_starts, batch.lengths, batch.units, out, part, lse,
-        scale, batch.table.shape[1], batch.requests, programs, q_heads, kv_heads, head,
-        page_tokens, UNIT_TOKENS, causal, slots, rows, keys, num_warps=warps, num_stages=stages,
+    _pieces[(len(plan.pieces),)](
+        q, pages, batch.table, plan.pieces, plan.requests, out, part, lse, scale,
+        batch.table.shape[1], q_heads, kv_heads, head, page_tokens, UNIT_TOKENS, causal, rows, keys,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    # few requests are cut often: more pieces at once, of one head
-    heads, span = (1, 32) if programs > 4 * batch.requests * kv_heads else (group, 4)
-    _combine[(tokens, q_heads // heads)](
-        part, lse, out, batch.owners, batch.query_starts, batch.units, batch.requests, programs,
-        q_heads, kv_heads, head, rows, heads, triton.next_power_of_2(heads * head), span,
-        num_warps=4,
-    )  # fmt: skip
+    if len(plan.cuts):
+        # few requests are cut often: more pieces at once, of one head
+        heads, span = (1, 16) if programs > 4 * batch.requests * kv_heads else (group, 2)
+        _combine[(len(plan.cuts), group // heads)](
+            part, lse, out, plan.cuts, q_heads, head, rows, group, heads,
+            triton.next_power_of_2(heads * head), span, num_warps=2,
+        )  # fmt: skip
     return out

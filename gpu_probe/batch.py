@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from gpu_probe.plan import Plan, make_plan
+
 PAGE_TOKENS = 16
-UNIT_TOKENS = 64  # attention deals cached tokens to its programs in units of so many
 
 
 def pages_needed(requests: int, tokens: int) -> int:
@@ -21,10 +22,8 @@ class Batch:
     """R requests with B query tokens in all, each request after its own context.
 
     tokens, slots int64 [B]; positions int32 [B]; query_starts int32 [R+1]; lengths int32 [R]
-    (context and query tokens); table int32 [R, pages] (page numbers, in order); owners int32 [B]
-    (request of each token); units int32 [R+1] (attention's units before each request). Tokens past
-    ``live`` only fill a captured size: they pass through the layers and belong to no request
-    (owner R or above).
+    (context and query tokens); table int32 [R, pages] (page numbers, in order). Tokens past
+    ``live`` only fill a captured size: they pass through the layers and belong to no request.
     """
 
     tokens: torch.Tensor
@@ -33,12 +32,11 @@ class Batch:
     query_starts: torch.Tensor
     lengths: torch.Tensor
     table: torch.Tensor
-    owners: torch.Tensor
-    units: torch.Tensor
     query_max: int
     length_max: int
     live: int
     length_mean: float
+    plans: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def requests(self) -> int:
@@ -51,10 +49,20 @@ class Batch:
             query_starts=self.query_starts[: requests + 1],
             lengths=self.lengths[:requests],
             table=self.table[:requests],
-            units=self.units[: requests + 1],
             query_max=query_max,
             live=tokens,
+            plans={},
         )
+
+    def plan(self, kv_heads: int, programs: int, tokens: int) -> Plan:
+        """How attention deals this batch's keys to programs; made once, so that graphs replay."""
+        key = kv_heads, programs, tokens
+        if key not in self.plans:
+            starts, lengths = self.query_starts.tolist(), self.lengths.tolist()
+            self.plans[key] = make_plan(
+                starts, lengths, kv_heads, programs, tokens, str(self.lengths.device)
+            )
+        return self.plans[key]
 
 
 def split_evenly(total: int, parts: int) -> list[int]:
@@ -99,8 +107,6 @@ def make_batch(
     # fillers write to a page that no request reads: the last one, where there is one to spare
     slots = torch.cat([slots, torch.full((fill,), pages * PAGE_TOKENS - 1)])
     tokens = torch.randint(vocabulary, (live + fill,), generator=generator)
-    owners = torch.cat([request, torch.full((fill,), len(queries))])
-    units = torch.tensor([0, *(-(-length // UNIT_TOKENS) for length in lengths)]).cumsum(0)
     return Batch(
         tokens=tokens.to(device),
         positions=positions.int().to(device),
@@ -108,8 +114,6 @@ def make_batch(
         query_starts=starts.int().to(device),
         lengths=torch.tensor(lengths, dtype=torch.int32).to(device),
         table=table.to(device),
-        owners=owners.int().to(device),
-        units=units.int().to(device),
         query_max=max(queries),
         length_max=max(lengths),
         live=live,
