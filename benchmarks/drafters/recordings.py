@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.drafters.settings import DOMAINS, HEADS, RECORDED
 from benchmarks.drafters.work import Work
@@ -12,6 +13,8 @@ from workbench.drafting.record import Blocks, Recorder
 from workbench.drafting.recording import make_trace, record_parts, settings_of
 from workbench.drafting.unbiased import unbiased
 from workbench.traces import write_trace
+
+SAMPLE = 48  # requests that the size of an anchor is estimated from
 
 
 def record(work: Work, kind: str, temperature: float) -> list[Blocks]:
@@ -58,24 +61,33 @@ def write_traces(work: Work) -> None:
         report["{}-{:g}".format(*setting)] = found
     for domain in DOMAINS:
         mine = [i for i, (prompt, _) in enumerate(work.prompts) if prompt.domain == domain]
-        count = len(mine)
-        for setting, blocks in recorded.items():
-            count = _fitting(work, folder / "size.jsonl.gz", mine[:count], blocks, setting)
-        for setting, blocks in recorded.items():
-            path = folder / f"{trace_name(domain, *setting)}.jsonl.gz"
-            _write(work, path, mine[:count], blocks, setting)
+        count = min(
+            _fitting(work, folder / "size.jsonl.gz", mine, blocks, setting)
+            for setting, blocks in recorded.items()
+        )
+        sizes = [work.settings.trace_bytes + 1]
+        while max(sizes) > work.settings.trace_bytes and count:
+            sizes = [
+                _write(
+                    work,
+                    folder / f"{trace_name(domain, *setting)}.jsonl.gz",
+                    mine[:count],
+                    blocks,
+                    setting,
+                )
+                for setting, blocks in recorded.items()
+            ]
+            count -= max(1, count // 50)
     (folder / "size.jsonl.gz").unlink(missing_ok=True)
     work.save("unbiased", report)
 
 
 def _fitting(work: Work, path: Path, mine: list[int], blocks, setting) -> int:
-    """How many of ``mine`` make a file within the limit."""
-    limit, count = work.settings.trace_bytes, len(mine)
-    while True:
-        size = _write(work, path, mine[:count], blocks, setting)
-        if size <= limit or count == 1:
-            return count
-        count = max(1, min(count - 1, math.floor(count * limit / size)))
+    """How many of ``mine`` should make a file within the limit, by the size of a small one."""
+    few = mine[:SAMPLE]
+    anchors = np.array([len(blocks[i].accepted) for i in mine])
+    of_one = _write(work, path, few, blocks, setting) / max(anchors[: len(few)].sum(), 1)
+    return max(1, int((anchors.cumsum() * of_one <= work.settings.trace_bytes).sum()))
 
 
 def _write(work: Work, path: Path, mine: list[int], blocks, setting) -> int:
