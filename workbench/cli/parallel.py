@@ -13,8 +13,10 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from workbench.cli.console import make_console
+from workbench.compiled import is_cold
 from workbench.errors import InputError
 from workbench.frontier import Cache, default_folder
+from workbench.serving import kernels
 
 _REDRAW = 0.1  # seconds between drawings of the bar
 
@@ -73,7 +75,8 @@ def progress_bar(total: int, what: str) -> Iterator:
         disable=sys.stderr is None or not sys.stderr.isatty(),
     )
     with bar:
-        task, drawn = bar.add_task(what, total=total), 0.0
+        first = "compiling, once on this machine" if is_cold(kernels.commit_rounds) else what
+        task, drawn = bar.add_task(first, total=total), 0.0
         bar.refresh()
 
         def advance(words: str = what) -> None:
