@@ -6,6 +6,7 @@ against float64 first.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import sys
@@ -17,7 +18,9 @@ from gpu_probe import attention as spans
 from gpu_probe import balanced, reference
 from gpu_probe.batch import PAGE_TOKENS, make_batch, pages_needed
 from gpu_probe.checks import relative_error
-from gpu_probe.measure import copy_bandwidth
+from gpu_probe.grid import FULL
+from gpu_probe.measure import Probe, copy_bandwidth
+from gpu_probe.shapes import MODELS
 from gpu_probe.timing import timed_graph
 
 HEADS, KV_HEADS, HEAD, LAYERS = 32, 8, 128, 36
@@ -30,13 +33,14 @@ CASES = [
     for ragged in (False, True)
 ]
 TUNED = [(11, 4096), (64, 2048), (256, 512)]
-# keys per pass, warps, stages: programs per multiprocessor, of which 4, 3, 4, 2 and 1 run at once
+# keys per pass, warps, stages: programs per multiprocessor
 BLOCKS = {
-    (64, 2, 3): (2, 4, 8),
-    (64, 4, 3): (3, 6),
+    (64, 2, 3): (4, 8),
+    (64, 4, 3): (3,),
     (64, 4, 2): (4,),
+    (64, 8, 3): (2,),
     (128, 4, 3): (2, 4),
-    (128, 8, 3): (1, 2),
+    (128, 4, 2): (2,),
 }
 
 
@@ -116,6 +120,37 @@ def tune(bench: Bench) -> dict[int, tuple[int, int, int, int]]:
     return best
 
 
+def chunks() -> None:
+    """Where a step beside a chunk, and a small step, spend what the tables do not say."""
+    grid = dataclasses.replace(FULL, settle_seconds=0.1)
+    probe = Probe(MODELS["qwen3-4b"], "cuda", torch.bfloat16, grid, 10)
+
+    def ms(timing) -> str:
+        return f"{timing.median * 1e3:.3f}"
+
+    def step(*args, **more) -> str:
+        return ms(probe.timed(probe.step(*args, **more)))
+
+    for chunk, before in ((340, 1769), (336, 1776), (384, 1792), (256, 2048), (512, 0), (477, 98)):
+        print(f"prefill {chunk} after {before}: {ms(probe.prefill(chunk, before))}", flush=True)
+    for tokens in (8, 384, 512, 576):
+        print(f"verify {tokens}: {ms(probe.verify(tokens))}", flush=True)
+    eight = [4] * 8, [356] * 8
+    print("8 requests of 4, no chunk:", step(*eight), flush=True)
+    for chunk, before in ((352, 0), (340, 0), (352, 1760), (340, 1769), (480, 96), (477, 98)):
+        bare, full = step(*eight, chunk=chunk, before=before), ""
+        size = next(n for n in grid.captured if n >= 32 + chunk)
+        full = step(*eight, padded=size, chunk=chunk, before=before)
+        print(f"beside {chunk} after {before}: {bare}, padded to {size} {full}", flush=True)
+    for q, c in ((8, 16), (7, 16), (8, 70), (7, 70), (8, 128)):
+        alone = ms(probe.attention(1, c, q))
+        padded = step([q], [c], padded=8)
+        print(f"1 request of {q} after {c}: {padded}, attention {alone}", flush=True)
+    print("4 requests, 9 tokens:", step([3, 2, 2, 2], [180] * 4), flush=True)
+    print("4 requests, 9 tokens, padded to 12:", step([3, 2, 2, 2], [180] * 4, 12), flush=True)
+    print("4 requests, 12 tokens:", step([3] * 4, [180] * 4), ms(probe.verify(12)), flush=True)
+
+
 def main() -> int:
     start = time.monotonic()
     with torch.inference_mode():
@@ -132,6 +167,10 @@ def main() -> int:
             new = bench.ratio(balanced.attention, made, block=best[case[2]])
             wide = bench.ratio(balanced.attention, made, block=best[8], least_rows=32)
             print(f"{case}: {old:.3f} {new:.3f}  ({new / old - 1:+.1%}), 32 rows {wide:.3f}")
+        print(f"{time.monotonic() - start:.0f} s", flush=True)
+        del bench
+        torch.cuda.empty_cache()
+        chunks()
     print(f"{time.monotonic() - start:.0f} s")
     return 0
 
