@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.drafters.settings import HEADS, RECORDED, RUNNING, SPECS, read_settings
 
 STAGES = ("target", "generate", "train", "outputs", "record", "traces", "check", "summary")
+NEEDED = ("target", "generate", "train")  # nothing can follow where one of these fails
 MODULE = "benchmarks.drafters.task"
 # of ``workbench train``; more can be given
 TRAIN = ["--optimiser", "muon", "--dtype", "bfloat16", "--sequences", "64", "--anchors", "64",

@@ -60,29 +60,34 @@ def command(folder, out, stages, until, gpus, deadline, drafters, train_options,
     run = plan.Run(folder, described, drafters.split(","), train_options.split(), gpus)
     signal.signal(signal.SIGALRM, _alarm)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - (time.monotonic() - began), 1))
-    seconds = {}
+    seconds, failed = {}, 0
     try:
         for stages_now in run.together(wanted):
             start = time.monotonic()
             for commands in run.rounds(stages_now):
-                _side_by_side(commands, gpus, toy)
-                run.note(stages_now, commands)
+                bad = _side_by_side(commands, gpus, toy)
+                failed += len(bad)
+                run.note(stages_now, [line for line in commands if line not in bad])
             seconds["+".join(stages_now)] = round(time.monotonic() - start, 1)
             click.echo(f"{stages_now}: {seconds['+'.join(stages_now)]} s", err=True)
+            if failed and stages_now[0] in plan.NEEDED:
+                break
     except Late:
         click.echo(f"deadline; run again to go on; done: {seconds}", err=True)
         sys.exit(3)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         _pack(folder, out, seconds)
+    if failed:
+        sys.exit(1)
 
 
 def _alarm(number, frame):
     raise Late
 
 
-def _side_by_side(commands: list[list[str]], gpus: int, toy: bool) -> None:
-    """Run ``commands``, at most one per GPU; all are stopped if one fails or the deadline comes."""
+def _side_by_side(commands: list[list[str]], gpus: int, toy: bool) -> list[list[str]]:
+    """Run ``commands``, at most one per GPU, until the deadline; those that failed."""
     running: list[subprocess.Popen] = []
     try:
         for place, command_line in enumerate(commands):
@@ -96,7 +101,8 @@ def _side_by_side(commands: list[list[str]], gpus: int, toy: bool) -> None:
             running.append(subprocess.Popen([sys.executable, *command_line], env=environment))
         for process in running:
             if process.wait():
-                raise click.ClickException(f"exit code {process.returncode}: {process.args}")
+                click.echo(f"exit code {process.returncode}: {process.args}", err=True)
+        return [line for line, process in zip(commands, running, strict=True) if process.returncode]
     finally:
         for process in running:
             if process.poll() is None:
