@@ -9,6 +9,7 @@ import torch
 from tests.drafting.enumeration import distance, law
 from tests.drafting.samples import HEADS, seeded, tiny_drafter, tiny_target
 from workbench.drafting.decode import Decoder, accepted_length
+from workbench.drafting.passes import Passes
 from workbench.drafting.sampling import RandomChoices, probabilities
 from workbench.errors import InputError
 from workbench.schedulers import Scheduler, create
@@ -157,15 +158,16 @@ def test_a_perfect_drafter_is_always_accepted():
         target, None, create("none", 1), choices, [[1, 2]], temperature=0.0, max_new_tokens=30
     )
 
-    class Knowing(Decoder):
-        def _draft(self, drafts):
-            at = int(self._length[0]) - 1
-            tokens = torch.tensor([(plain.tokens + [0] * 9)[at : at + drafts]])
-            return tokens, probabilities(torch.eye(11)[tokens] * 9, 0), torch.ones(1, drafts)
+    class Knowing(Passes):
+        def draft(self, drafts, confident):
+            at = int(self.held[0]) - 1
+            self._tokens = torch.tensor([(plain.tokens + [0] * 9)[at : at + drafts]])
+            self._p_d = probabilities(torch.eye(11)[self._tokens] * 9, 0)
 
-    [request] = Knowing(
-        target, drafter, create("static:3", 3), choices, temperature=0.0, max_new_tokens=30
-    ).decode([[1, 2]])
+    [request] = Decoder(
+        target, drafter, create("static:3", 3), choices, temperature=0.0, max_new_tokens=30,
+        passes=Knowing(target, drafter, choices, 0.0),
+    ).decode([[1, 2]])  # fmt: skip
     assert request.tokens == plain.tokens
     assert set(request.accepted[: request.inner]) == {3}
     assert accepted_length([request]) == 4.0
@@ -227,6 +229,25 @@ def test_a_batch_decodes_as_each_prompt_alone():
             target, drafter, "static:2", choices, prompts, max_running=slots, **options
         )
         assert [(r.tokens, r.accepted) for r in together] == [(r.tokens, r.accepted) for r in alone]
+
+
+@pytest.mark.parametrize("spec", ["static:2", "topk", "greedy"])
+def test_lanes_are_engines_of_their_own(spec):
+    """At temperature 0 each lane decodes as alone: what its scheduler sees is its own requests."""
+    target = tiny_target(6, eos=(3,))
+    drafter = tiny_drafter(target, "rnn")
+    prompts = [torch.randint(0, 11, (n,), generator=seeded(n)).tolist() for n in range(1, 9)]
+    choices = RandomChoices(np.random.default_rng(0))
+    options = {"temperature": 0.0, "max_new_tokens": 25, "step_seconds": rising, "max_running": 2}
+    schedulers = [create(spec, 3) for _ in range(4)]
+    together = Decoder(target, drafter, schedulers, choices, **options).decode(prompts)
+    for lane in range(4):
+        mine = prompts[2 * lane : 2 * lane + 2]
+        alone = decode(target, drafter, spec, choices, mine, **options)
+        for one, other in zip(together[2 * lane : 2 * lane + 2], alone, strict=True):
+            assert (one.tokens, one.verified) == (other.tokens, other.verified)
+            assert (one.accepted, one.running) == (other.accepted, other.running)
+    assert {r for one in together for r in one.running} == {1, 2}
 
 
 def test_refusals_are_one_line():

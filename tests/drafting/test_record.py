@@ -17,17 +17,23 @@ from workbench.schedulers import create
 from workbench.traces import read_trace, trace_statistics, write_trace
 
 
+def plain(target, choices, prompts, temperature=1.0, length=30):
+    """Outputs of the target alone."""
+    decoder = Decoder(
+        target, None, create("none", 1), choices, temperature=temperature, max_new_tokens=length
+    )
+    return [request.tokens for request in decoder.decode(prompts)]
+
+
 def recorded(head, requests, *, temperature=1.0, length=30, seed=0, std=0.35, **options):
     target = tiny_target(2, std=std)
     drafter = tiny_drafter(target, head, std=0.4)
     choices = RandomChoices(np.random.default_rng(seed))
-    recorder = Recorder(
-        target, drafter, choices, temperature=temperature, max_new_tokens=length, **options
-    )
+    recorder = Recorder(target, drafter, choices, temperature=temperature, **options)
     rng = np.random.default_rng(seed + 1)
     prompts = [rng.integers(0, 11, n).tolist() for n in rng.integers(1, 9, requests)]
-    outputs = recorder.outputs(prompts)
-    blocks = [recorder.blocks(p, y) for p, y in zip(prompts, outputs, strict=True)]
+    outputs = plain(target, choices, prompts, temperature, length)
+    blocks = recorder.batch(prompts, outputs)
     return target, drafter, prompts, outputs, blocks
 
 
@@ -56,9 +62,8 @@ def test_the_law_of_a_block_is_the_drafters():
     prompt = [0, 1]
 
     def run(choices):
-        recorder = Recorder(target, drafter, choices, max_new_tokens=4)
-        [output] = recorder.outputs([prompt])
-        block = recorder.blocks(prompt, output)
+        [output] = plain(target, choices, [prompt], length=4)
+        block = Recorder(target, drafter, choices).blocks(prompt, output)
         # the confidence of position 2 tells which token was drafted at 1
         return output[0], int(block.accepted[0]), round(float(block.confidence[0, 1]), 6)
 
@@ -148,6 +153,27 @@ def test_the_trace_file(tmp_path, head):
     exact = np.concatenate([block.confidence for block in blocks])
     assert np.abs(read.confidence - exact).max() <= 0.0005001
     assert trace_statistics(read).positions[0].judged == read.rows
+
+
+def test_company_changes_no_block():
+    """At temperature 0: one output at a time, or many of unequal length side by side."""
+    target, drafter, prompts, outputs, blocks = recorded("rnn", 9, temperature=0.0, std=0.3)
+    outputs[3], outputs[5] = outputs[3][:1], outputs[5][:2]
+    choices = RandomChoices(np.random.default_rng(1))
+    for rows, anchors in ((1, 40), (4, 12), (9, 400)):
+        recorder = Recorder(
+            target, drafter, choices, temperature=0.0, rows_per_pass=rows, anchors_per_pass=anchors
+        )
+        done = []
+        together = recorder.batch(prompts, outputs, done.append)
+        assert sum(done) == 9 and len(done) == -(-9 // rows)
+        for i, block in enumerate(together):
+            alone = blocks[i] if i not in (3, 5) else recorder.blocks(prompts[i], outputs[i])
+            assert len(block.accepted) == len(outputs[i]) - 1
+            assert (block.accepted == alone.accepted).all()
+            assert (block.judged == alone.judged).all()
+            np.testing.assert_allclose(block.confidence, alone.confidence, atol=1e-6)
+            np.testing.assert_allclose(block.overlap, alone.overlap, atol=1e-12)
 
 
 def test_recording_follows_the_seed():
