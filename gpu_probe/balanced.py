@@ -85,41 +85,74 @@ def _pieces(
 
 
 @triton.jit
-def _combine(
+def _combine_tiles(
     part, lse, out, cuts,
     Q_HEADS: tl.constexpr, HEAD: tl.constexpr, BLOCK_M: tl.constexpr, GROUP: tl.constexpr,
-    HEADS: tl.constexpr, COLUMNS: tl.constexpr, SPAN: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
+    """A cut pair's rows, piece by piece: for batches in which pairs have few pieces."""
     cut = cuts + 5 * tl.program_id(0)
-    inside = tl.program_id(1) * HEADS
     token = tl.load(cut)
     kv_head = tl.load(cut + 1)
-    query = tl.load(cut + 2)
+    queries = tl.load(cut + 2)
     first = tl.load(cut + 3)
     end = tl.load(cut + 4)
-    column = tl.arange(0, COLUMNS)
-    live = column < HEADS * HEAD
-    row = query * GROUP + inside + column // HEAD
-    top = tl.full([COLUMNS], float("-inf"), tl.float32)
-    total = tl.zeros([COLUMNS], tl.float32)
-    acc = tl.zeros([COLUMNS], tl.float32)
-    for start in range(first, end, SPAN):
-        program = start + tl.arange(0, SPAN)
-        there = (program < end)[:, None] & live[None, :]
-        place = (2 * program + (program == first).to(tl.int32)) * BLOCK_M
-        place = place[:, None] + row[None, :]
-        weight = tl.load(lse + place, mask=there, other=float("-inf"))
-        y = tl.load(part + place * HEAD + column[None, :] % HEAD, mask=there, other=0.0)
-        higher = tl.maximum(top, tl.max(weight, 0))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        weight = tl.exp2(weight - base[None, :])
-        shrink = tl.exp2(top - base)
-        acc = acc * shrink + tl.sum(y * weight, 0)
-        total = total * shrink + tl.sum(weight, 0)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    d = tl.arange(0, HEAD)
+    live = row < queries * GROUP
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    acc = tl.zeros([ROWS, HEAD], tl.float32)
+    for program in range(first, end):
+        place = (2 * program + tl.where(program == first, 1, 0)) * BLOCK_M + row
+        weight = tl.load(lse + place, mask=live, other=0.0)
+        y = tl.load(part + place[:, None] * HEAD + d[None, :], mask=live[:, None], other=0.0)
+        higher = tl.maximum(top, weight)  # finite from a pair's first piece on
+        shrink = tl.exp2(top - higher)
+        weight = tl.exp2(weight - higher)
+        acc = acc * shrink[:, None] + y * weight[:, None]
+        total = total * shrink + weight
         top = higher
-    y = acc / tl.where(total == 0.0, 1.0, total)
-    target = out + (token * Q_HEADS + kv_head * GROUP + inside) * HEAD + column
-    tl.store(target, y.to(out.dtype.element_ty), mask=live)
+    y = acc / tl.where(total == 0.0, 1.0, total)[:, None]
+    target = (token + row // GROUP) * Q_HEADS + kv_head * GROUP + row % GROUP
+    y = y.to(out.dtype.element_ty)
+    tl.store(out + target[:, None] * HEAD + d[None, :], y, mask=live[:, None])
+
+
+@triton.jit
+def _combine_rows(
+    part, lse, out, cuts,
+    Q_HEADS: tl.constexpr, HEAD: tl.constexpr, BLOCK_M: tl.constexpr, GROUP: tl.constexpr,
+    SPAN: tl.constexpr,
+):  # fmt: skip
+    """One row of a cut pair, SPAN pieces at once: for few requests of many pieces each."""
+    cut = cuts + 5 * tl.program_id(0)
+    token = tl.load(cut)
+    kv_head = tl.load(cut + 1)
+    queries = tl.load(cut + 2)
+    first = tl.load(cut + 3)
+    end = tl.load(cut + 4)
+    row = tl.program_id(1)
+    d = tl.arange(0, HEAD)
+    if row < queries * GROUP:
+        top = float("-inf")
+        total = 0.0
+        acc = tl.zeros([HEAD], tl.float32)
+        for start in range(first, end, SPAN):
+            program = start + tl.arange(0, SPAN)
+            there = program < end
+            place = (2 * program + tl.where(program == first, 1, 0)) * BLOCK_M + row
+            weight = tl.load(lse + place, mask=there, other=float("-inf"))
+            y = tl.load(part + place[:, None] * HEAD + d[None, :], mask=there[:, None], other=0.0)
+            higher = tl.maximum(top, tl.max(weight, 0))
+            shrink = tl.exp2(top - higher)
+            weight = tl.exp2(weight - higher)
+            acc = acc * shrink + tl.sum(y * weight[:, None], 0)
+            total = total * shrink + tl.sum(weight, 0)
+            top = higher
+        y = acc / tl.where(total == 0.0, 1.0, total)
+        target = (token + row // GROUP) * Q_HEADS + kv_head * GROUP + row % GROUP
+        tl.store(out + target * HEAD + d, y.to(out.dtype.element_ty))
 
 
 @functools.lru_cache
@@ -154,8 +187,8 @@ def attention(
     kv_heads, page_tokens = pages.shape[2:4]
     group = q_heads // kv_heads
     rows = max(least_rows, triton.next_power_of_2(batch.query_max * group))
-    keys, warps, stages, each = block or choose_block(rows)
-    programs = each * _multiprocessors()
+    keys, warps, stages, at_once = block or choose_block(rows)
+    programs = at_once * _multiprocessors()
     plan = batch.plan(kv_heads, programs, tokens)
     out = torch.empty_like(q) if out is None else out
     part = torch.empty(2 * programs, rows, head, dtype=torch.float32, device=q.device)
@@ -166,11 +199,14 @@ def attention(
         batch.table.shape[1], q_heads, kv_heads, head, page_tokens, UNIT_TOKENS, causal, rows, keys,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    if len(plan.cuts):
-        # few requests are cut often: more pieces at once, of one head
-        heads, span = (1, 16) if programs > 4 * batch.requests * kv_heads else (group, 2)
-        _combine[(len(plan.cuts), group // heads)](
-            part, lse, out, plan.cuts, q_heads, head, rows, group, heads,
-            triton.next_power_of_2(heads * head), span, num_warps=2,
-        )  # fmt: skip
+    if not len(plan.cuts):
+        return out
+    sizes = q_heads, head, rows, group
+    if programs > 4 * batch.requests * kv_heads:
+        _combine_rows[(len(plan.cuts), rows)](part, lse, out, plan.cuts, *sizes, 16, num_warps=1)
+    else:
+        each = min(rows, 16)
+        _combine_tiles[(len(plan.cuts), rows // each)](
+            part, lse, out, plan.cuts, *sizes, each, num_warps=4
+        )
     return out

@@ -16,9 +16,9 @@ class Plan:
 
     pieces int32 [programs, 4]: first and last pair (request × KV heads + head) of a program's
     piece, its first unit in the first pair and the end of its units in the last. requests int32
-    [R, 4]: first token, query tokens, keys, units. cuts int32 [n, 5]: token, KV head, query and the
-    range of programs of every query token and head whose keys several programs have; fillers have
-    none, an empty range.
+    [R, 4]: first token, query tokens, keys, units. cuts int32 [n, 5]: first token, KV
+    head, query tokens and the range of programs of every pair that several programs have a part of;
+    a filler is a pair with an empty range.
     """
 
     pieces: torch.Tensor
@@ -46,20 +46,12 @@ def make_plan(
 
     begin, end = origin // each, (ends - 1) // each + 1  # programs of each pair
     cut = np.flatnonzero(end - begin > 1)
-    request = cut // kv_heads
-    many = queries[request]
-    query = np.arange(many.sum()) - np.repeat(many.cumsum() - many, many)
-    rows = [
-        np.repeat(first_token[request], many) + query,
-        np.repeat(cut % kv_heads, many),
-        query,
-        np.repeat(begin[cut], many),
-        np.repeat(end[cut], many),
-    ]
-    fillers = np.repeat(np.arange(starts[-1], tokens), kv_heads)
+    request, head = cut // kv_heads, cut % kv_heads
+    rows = np.stack([first_token[request], head, queries[request], begin[cut], end[cut]], 1)
+    fillers = np.arange(starts[-1], tokens).repeat(kv_heads)
     heads = np.tile(np.arange(kv_heads), tokens - starts[-1])
-    empty = np.zeros((len(fillers), 3), int)
-    cuts = np.concatenate([np.stack(rows, 1), np.column_stack([fillers, heads, empty])])
+    none = np.zeros_like(fillers)
+    cuts = np.concatenate([rows, np.stack([fillers, heads, none + 1, none, none], 1)])
 
     def there(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array, np.int32)).to(device)

@@ -50,3 +50,12 @@ def test_the_decodes_of_a_batch_are_attended_to_without_its_chunk(generator):
     q = torch.randn(4, 4, 16, generator=generator)
     got = balanced.attention(q, pages, decodes)
     assert relative_error(got, reference.attention(q, pages, decodes)) < 1e-5
+
+
+@pytest.mark.parametrize("requests", [1, 6], ids=["many pieces each", "few pieces each"])
+def test_both_ways_of_combining(requests, generator):
+    pages = torch.randn(400, 2, 2, 16, 16, generator=generator)
+    batch = make_batch([5] * requests, [900] * requests, 400, 9, "cpu", generator)
+    q = torch.randn(5 * requests, 8, 16, generator=generator)
+    got = balanced.attention(q, pages, batch, block=(64, 2, 2, 5))
+    assert relative_error(got, reference.attention(q, pages, batch)) < 1e-5
