@@ -221,7 +221,8 @@ def test_engines_are_printed_and_what_they_cannot_do_is_said(toy):
     assert code == 0
     assert "SGLang: threshold:0.5: SGLang has no setting that does this" in out
     assert "vLLM: threshold:0.5" in out and "TensorRT" not in out
-    code, out, _ = workbench("tune", *toy, "--scheduler", "none", "--trials", 1)
+    code, out, _ = workbench("tune", *toy, "--scheduler", "none", "--trials", 1, "--replicas", 2)
+    assert "# Settings of each of 2 replicas." in out
     assert "vllm serve TARGET_MODEL" in out and "speculative" not in out
 
 

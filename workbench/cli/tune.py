@@ -64,7 +64,9 @@ class Names(click.ParamType):
 @click.option(
     "--concurrency", type=_positive, help="Users in a closed loop.  [default: 64]", metavar="N"
 )
-@click.option("--rate", type=Numbers(float, 1), help="Random arrivals, requests per second.")
+@click.option(
+    "--rate", type=Numbers(float, 1), help="Random arrivals, requests per second.", metavar="X"
+)
 @click.option(
     "--stagger/--no-stagger",
     default=None,

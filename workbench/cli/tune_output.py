@@ -138,6 +138,7 @@ def _engines(engines: tuple[str, ...], setup: Setup, problem: Problem, one: Foun
         context=float(workload.prompt.mean() + workload.output.mean() / 2),
         drafts=one.chosen.block_size,
     )
+    more = [f"Settings of each of {arm.replicas} replicas."] if arm.replicas > 1 else []
     made = []
     for engine in engines:
         try:
@@ -150,7 +151,7 @@ def _engines(engines: tuple[str, ...], setup: Setup, problem: Problem, one: Foun
                 "engine": engine,
                 "command": config.command,
                 "files": config.files,
-                "notes": list(config.notes),
+                "notes": [*more, *config.notes],
             }
         )
     return made
