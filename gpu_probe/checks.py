@@ -63,12 +63,13 @@ def check_kernels(shape: ModelShape, device: str, dtype: torch.dtype, seed: int)
             note("attention", kernels.attention(q, pages, batch, causal), truth)
 
     q = normal(1, shape.heads, 24, shape.head)
-    keys_values = normal(2, 1, shape.kv_heads, 96, shape.head)
-    mask = torch.ones(24, 96, dtype=torch.bool, device=device).tril(96 - 24)
-    truth = F.scaled_dot_product_attention(
-        q.double(), *keys_values.double(), attn_mask=mask, enable_gqa=True
-    )
-    note("prefill", chunk_attention(q, keys_values), truth)
+    for seen in (96, 24):  # with and without tokens before the chunk
+        keys_values = normal(2, 1, shape.kv_heads, seen, shape.head)
+        mask = torch.ones(24, seen, dtype=torch.bool, device=device).tril(seen - 24)
+        truth = F.scaled_dot_product_attention(
+            q.double(), *keys_values.double(), attn_mask=mask, enable_gqa=True
+        )
+        note("prefill", chunk_attention(q, keys_values), truth)
     if shape.experts:
         x, router = normal(9, shape.hidden), normal(shape.experts, shape.hidden)
         gate_up = 0.02 * normal(shape.experts, 2 * shape.mlp, shape.hidden)

@@ -17,6 +17,10 @@ def chunk_attention(q: torch.Tensor, keys_values: torch.Tensor) -> torch.Tensor:
 
     q [1, heads, chunk, head]; keys_values [2, 1, KV heads, context + chunk, head]; as q.
     """
+    if q.is_cuda:
+        # causal from the lower right; torch's own dispatch takes other kernels where nothing
+        # precedes the chunk, and a table must not change its kernel between two points
+        return torch.ops.aten._scaled_dot_product_flash_attention(q, *keys_values, 0.0, True)[0]
     bias = causal_lower_right(q.shape[2], keys_values.shape[3])
     return F.scaled_dot_product_attention(q, *keys_values, attn_mask=bias, enable_gqa=True)
 
