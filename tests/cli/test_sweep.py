@@ -248,6 +248,16 @@ def test_a_scheduler_that_ends_its_process_does_not_end_the_sweep_unsaid(toy, tm
     assert "give fewer --jobs" in err and err.count("\n") == 1
 
 
+def test_forked_processes_give_the_same_bytes_as_one(toy, tmp_path):
+    one, two = tmp_path / "1.json", tmp_path / "2.json"
+    args = [*toy[:-4], "--concurrency", "1,4", "--scheduler", "greedy", "--scheduler", "topk"]
+    process = start([*args, "--no-cache", "--jobs", 2, "--json", two])  # has no other threads
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert workbench("sweep", *args, "--no-cache", "--jobs", 1, "--json", one)[0] == 0
+    assert one.read_bytes() == two.read_bytes()
+
+
 SLOW = ("--trace", "chat", "--requests", 400, "--concurrency", "1,2,3,4,5,6,7,8", "--jobs", 2)
 POINTS = 6 * 8
 
