@@ -91,6 +91,16 @@ def test_limits_and_prices(toy):
         assert joules == figures["energy_j_token"] and ttft == figures["ttft_p99_s"]
 
 
+def test_what_to_know_is_said(toy, tmp_path):
+    other = write_profile(tmp_path / "other.json", [1, 64], [0.01, 0.03], target={"name": "Big"})
+    args = [*toy[:2], "--profile", other, *toy[4:], "--scheduler", "topk:1", "--trials", 1]
+    code, out, _ = workbench("tune", *args)
+    assert code == 0
+    assert "not a forecast of this deployment" in out
+    assert "note: replay is approximate for topk:1" in out
+    assert len(tune(*args)["notes"]) == out.count("note: ")
+
+
 def test_no_answer_is_said(toy):
     code, out, _ = workbench("tune", *toy, "--trials", 6, "--slo", "speed=1000000")
     assert code == 0 and "no configuration was found that keeps all limits" in out
@@ -288,5 +298,5 @@ def test_ctrl_c_prints_what_was_found(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "interrupted: what follows is partial" in out and "workbench simulate" in out
+    assert "interrupted: what was found is partial" in out and "workbench simulate" in out
     assert "Traceback" not in err and err.count("\n") == 1

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from workbench.cli.again import command_line
 from workbench.cli.console import make_console, write_json
+from workbench.cli.notes import notes as notes_on
 from workbench.cli.setup import Setup
 from workbench.cli.simulate import command as simulate
+from workbench.compiled import why_slow
 from workbench.engines import Deployment, export
 from workbench.errors import InputError
 from workbench.files import atomic_write
@@ -27,6 +29,7 @@ def report(given: dict, setup: Setup, problem: Problem, tuner, kinds: list[Found
     best = tuner.pareto()
     commands = [_command(given, setup, problem, one) for one in best]
     engines = _engines(given["engines"], setup, problem, best[0]) if best else []
+    notes = _notes(setup, problem, best, complete)
     if given["export"] is not None:
         _write(given["export"], engines)
     if given["json_path"]:
@@ -48,33 +51,37 @@ def report(given: dict, setup: Setup, problem: Problem, tuner, kinds: list[Found
                 "kinds": [_entry(one) for one in kinds],
                 "engines": engines,
                 "finished": [_entry(one) for one in tuner.found()],
+                "notes": notes,
             }
             | ({} if complete else {"partial": True}),
         )
     if given["json_path"] != "-":
-        _print(given, problem, best, kinds, commands, engines, complete)
+        _print(given, problem, best, kinds, commands, engines, notes)
 
 
-def _print(given, problem: Problem, best, kinds, commands, engines, complete) -> None:
+def _notes(setup: Setup, problem: Problem, best: list[Found], complete: bool) -> list[str]:
+    """What to know before believing it."""
+    notes = [] if complete else ["interrupted: what was found is partial"]
+    notes += notes_on(setup, [])
+    notes += setup.demand.workload(problem.load, problem.seed).notes
+    if best and best[0].figures["replay"] == "approximate":
+        notes.append(f"replay is approximate for {best[0].chosen.scheduler}")
+    if (slow := why_slow()) is not None:
+        notes.append(slow)
+    return notes
+
+
+def _print(given, problem: Problem, best, kinds, commands, engines, notes) -> None:
     console = make_console()
-    if not complete:
-        console.print("note: interrupted: what follows is partial")
+    if best:
+        console.print(pareto_table(problem.objectives, best))
+    _print_engines(console, given, engines)
+    console.print()
+    for note in notes:
+        console.print(f"note: {note}", soft_wrap=not console.is_terminal)
     if not best:
         console.print("no configuration was found that keeps all limits")
         return
-    console.print(pareto_table(problem.objectives, best))
-    for one in engines:
-        console.print()
-        if "problem" in one:
-            console.print(f"{one['engine']}: {one['problem']}", soft_wrap=True)
-            continue
-        console.print(f"{one['engine']}:")
-        console.print(one["command"], soft_wrap=True)
-        console.print("".join(f"# {note}\n" for note in one["notes"]), end="", soft_wrap=True)
-        if one["files"] and given["export"] is None:
-            names = " and ".join(one["files"])
-            console.print(f"# give --export DIR for {names}", soft_wrap=True)
-    console.print()
     first, unit = problem.objectives[0], OBJECTIVES[problem.objectives[0]].unit
     others = [
         f"{_called(one)} {number(one.values[0])} ({one.values[0] / best[0].values[0] - 1:+.1%})"
@@ -89,6 +96,20 @@ def _print(given, problem: Problem, best, kinds, commands, engines, complete) ->
         soft_wrap=True,
     )
     console.print(commands[0], soft_wrap=True)
+
+
+def _print_engines(console, given: dict, engines: list[dict]) -> None:
+    for one in engines:
+        console.print()
+        if "problem" in one:
+            console.print(f"{one['engine']}: {one['problem']}", soft_wrap=True)
+            continue
+        console.print(f"{one['engine']}:")
+        console.print(one["command"], soft_wrap=True)
+        console.print("".join(f"# {note}\n" for note in one["notes"]), end="", soft_wrap=True)
+        if one["files"] and given["export"] is None:
+            names = " and ".join(one["files"])
+            console.print(f"# give --export DIR for {names}", soft_wrap=True)
 
 
 def _kind(one: Found) -> str:

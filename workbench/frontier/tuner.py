@@ -225,13 +225,14 @@ class Tuner:
     def pareto(self) -> list[Found]:
         """The feasible trials that none beats, the best by the first objective first.
 
-        Of trials with the same values (the same configuration again, or another limit that none
-        of the requests met) the first. Empty if no trial keeps all limits.
+        Of trials with the same values (the same configuration again, or a limit that was never
+        met) the one with the lowest limits, which cost an engine least. Empty if no trial keeps
+        all limits.
         """
-        first: dict[tuple, Found] = {}
-        for one in self._feasible():
-            first.setdefault(one.values, one)
-        able = list(first.values())
+        lowest: dict[tuple, Found] = {}
+        for one in sorted(self._feasible(), key=_limits):
+            lowest.setdefault(one.values, one)
+        able = list(lowest.values())
         if not able:
             return []
         values = np.array([self._signed(one.values) for one in able])
@@ -276,6 +277,10 @@ class Tuner:
 
     def _rank(self, one: Found) -> tuple:
         return (self._signed(one.values), -one.number)
+
+
+def _limits(one: Found) -> tuple:
+    return (one.chosen.max_running, one.chosen.token_budget, one.number)
 
 
 def _chosen(trial: FrozenTrial) -> Configuration:
