@@ -25,6 +25,8 @@ def _page(name: str, title: str, icon: str, **more) -> st.Page:
 
 
 _TUNE = [_page("tune", "Tune", "tune")] if find_spec("optuna") else []
+# before the navigation, which puts the page's path and these choices into one entry of history
+link.follow()
 chosen = st.navigation(
     [
         _page("frontier", "Frontier", "show_chart", default=True),
@@ -37,7 +39,6 @@ chosen = st.navigation(
         _page("export", "Export", "file_export"),
     ]
 )
-link.follow()
 body, below = st.container(), st.empty()
 if "charts are loaded" not in st.session_state:
     # the browser fetches its chart library while the page is made

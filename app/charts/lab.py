@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from app.admission import Path
-from app.charts.theme import FAILED, GREY, PASSED, colour, legend, shape, zoom
+from app.charts.theme import FAILED, GREY, PASSED, colour, legend, named, shape, zoom
 from app.rounds import Decision
 
 _HEIGHT = 320
@@ -104,7 +104,7 @@ def _along(path, decisions, at, field: str, title: str, form: str, zero: bool) -
             tooltip=["scheduler", "drafts", alt.Tooltip(f"{field}:Q", format=form), "why"],
         )
     )
-    return alt.layer(line.add_params(zoom()), points, _here(at)).properties(height=_HEIGHT)
+    return alt.layer(named(line).add_params(zoom()), points, _here(at)).properties(height=_HEIGHT)
 
 
 def cells(heat: dict[str, Sequence]) -> alt.Chart:

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from app.charts.theme import FAILED, GREY, PASSED, legend, zoom
+from app.charts.theme import FAILED, GREY, PASSED, legend, named, zoom
 from workbench.profiles import Profile, StepCost
 from workbench.profiles.figure import staircase
 
@@ -70,7 +70,7 @@ def stairs(cost: StepCost, most: int, seconds: bool) -> alt.LayerChart:
             tooltip=[alt.Tooltip("B:Q", title="measured at B"), alt.Tooltip("y:Q", title=title)],
         )
     )
-    return alt.layer(line.add_params(zoom()), points).properties(height=430)
+    return alt.layer(named(line).add_params(zoom()), points).properties(height=430)
 
 
 def table(

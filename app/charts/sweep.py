@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from app.charts.theme import GREY, colour, dash, legend, log2, shape, zoom
+from app.charts.theme import GREY, colour, dash, legend, log2, named, shape, zoom
 from workbench.frontier import GroupFrontier
 from workbench.frontier.bands import load_of
 
@@ -79,8 +79,8 @@ def frontier(
 
     Filled points are on the scheduler's own frontier, ringed ones on the frontier of all; the rule
     stands at the promised speed. Points can be clicked (selection ``pick``); picked: the scheduler
-    and load that stand out. All that changes between drawings is data, so that the browser keeps
-    its zoom.
+    and load that stand out. All that changes between drawings is data, so that the browser need
+    not build the chart anew.
     """
     marks = {
         (one.scheduler, next(iter(point.load.values()))): (point.on_frontier, point.best)
@@ -104,7 +104,8 @@ def frontier(
     )
     pick = alt.selection_point(name=PICK, fields=["scheduler", "load"], on="click", toggle=False)
     points = (
-        base.mark_point(size=70, strokeWidth=1.8, clip=True)
+        named(base, "points")
+        .mark_point(size=70, strokeWidth=1.8, clip=True)
         .encode(
             x,
             y,
@@ -127,7 +128,7 @@ def frontier(
         .mark_rule(color=GREY, strokeDash=[5, 4])
         .encode(x=f"{SPEED}:Q")
     )
-    return alt.layer(lines.add_params(zoom()), rings, points, rule).properties(height=500)
+    return alt.layer(named(lines).add_params(zoom()), rings, points, rule).properties(height=500)
 
 
 def _zero(zero: bool) -> alt.Scale:
@@ -149,7 +150,9 @@ def against_load(
     points = base.mark_point(size=55, filled=True, opacity=1).encode(
         x, y, hue, shape(schedulers), tooltip=_tooltip(frame)
     )
-    return alt.layer(lines.add_params(zoom(encodings=["y"])), points).properties(height=height)
+    return alt.layer(named(lines).add_params(zoom(encodings=["y"])), points).properties(
+        height=height
+    )
 
 
 def estimate(frame: pd.DataFrame, schedulers: Sequence[str]) -> alt.Chart:

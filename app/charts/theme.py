@@ -40,6 +40,12 @@ def legend(title: str | None = None, **more) -> alt.Legend:
     return alt.Legend(orient="bottom", title=title, columns=columns, **more)
 
 
+def named(chart: alt.Chart, name: str = "main") -> alt.Chart:
+    """``chart``, to take parameters: Altair's own name hashes the data, and with another name the
+    browser would build the whole chart anew whenever data come in."""
+    return chart.properties(name=name)
+
+
 def zoom(**more) -> alt.Parameter:
     """Move by dragging, zoom by Ctrl and wheel or a pinch: the bare wheel and touch scroll on."""
     return alt.selection_interval(

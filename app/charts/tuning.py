@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from app.charts.theme import GREY, legend, tint, zoom
+from app.charts.theme import GREY, legend, named, tint, zoom
 from workbench.frontier.objectives import OBJECTIVES
 from workbench.frontier.problem import Found
 
@@ -80,4 +80,4 @@ def trials(
         .mark_point(size=240, strokeWidth=1.2, color=GREY, shape="circle")
         .encode(x, y)
     )
-    return alt.layer(rings, points.add_params(zoom())).properties(height=440)
+    return alt.layer(rings, named(points).add_params(zoom())).properties(height=440)
