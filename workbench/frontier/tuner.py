@@ -17,16 +17,22 @@ from optuna.trial import FrozenTrial, TrialState
 
 from workbench.errors import InputError
 from workbench.frontier.digest import arm_digest, demand_digest, point_key
-from workbench.frontier.objectives import OBJECTIVES, hopeless, pareto_set, violations
+from workbench.frontier.findings import (
+    CONSTRAINTS,
+    Findings,
+    configuration_of,
+    constraints,
+    figures_of,
+)
+from workbench.frontier.objectives import OBJECTIVES, hopeless, violations
 from workbench.frontier.pool import Pool, Task
 from workbench.frontier.problem import Found, Problem
 from workbench.frontier.space import Configuration
 
 MARGIN = 0.05  # of a short run's figures, see ``objectives.hopeless``
-_CONSTRAINTS = "constraints"
 
 
-class Tuner:
+class Tuner(Findings):
     """Runs trials of one study.
 
     pool: over ``problem.demands``; storage: an Optuna storage or its URL, None: in memory; name:
@@ -124,12 +130,12 @@ class Tuner:
             runs = self._simulate(chosen, range(len(batch)), problem.short_requests)
             others = self._short_values()
             for index, trial in enumerate(batch):
-                short = self._values(runs[index])
+                short = self.values(runs[index])
                 if short is None:
                     continue
                 trial.set_user_attr("short", short)
-                trial.set_user_attr(_CONSTRAINTS, violations(runs[index], problem.slo))
-                if hopeless(self._signed(short), others, MARGIN):
+                trial.set_user_attr(CONSTRAINTS, violations(runs[index], problem.slo))
+                if hopeless(self.signed(short), others, MARGIN):
                     lost.add(index)
         kept = [index for index in range(len(batch)) if index not in lost]
         runs = self._simulate(chosen, kept, None)
@@ -142,12 +148,12 @@ class Tuner:
             on_trial()
 
     def _tell(self, trial: optuna.Trial, run: dict) -> None:
-        values = self._values(run)
+        values = self.values(run)
         if values is None:
             self.study.tell(trial, state=TrialState.FAIL)
             return
-        trial.set_user_attr(_CONSTRAINTS, violations(run, self.problem.slo))
-        trial.set_user_attr("figures", _figures(run))
+        trial.set_user_attr(CONSTRAINTS, violations(run, self.problem.slo))
+        trial.set_user_attr("figures", figures_of(run))
         self.study.tell(trial, values)
 
     def _simulate(
@@ -181,63 +187,14 @@ class Tuner:
             )
         return {which[position]: run for position, run in self.pool.results(tasks)}
 
-    def _values(self, run: dict) -> list[float] | None:
-        values = [OBJECTIVES[one].value(run) for one in self.problem.objectives]
-        return None if any(value is None for value in values) else values
-
-    def _signed(self, values: Sequence[float]) -> list[float]:
-        pairs = zip(self.problem.objectives, values, strict=True)
-        return [OBJECTIVES[one].sign * value for one, value in pairs]
-
     def _short_values(self) -> list[list[float]]:
         """Short figures, higher better, of the finished trials that keep all limits."""
         trials = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         return [
-            self._signed(trial.user_attrs["short"])
+            self.signed(trial.user_attrs["short"])
             for trial in trials
-            if "short" in trial.user_attrs and max(_constraints(trial), default=0.0) <= 0
+            if "short" in trial.user_attrs and max(constraints(trial), default=0.0) <= 0
         ]
-
-    # Results -------------------------------------------------------------------------------------
-
-    def found(self) -> list[Found]:
-        """All finished trials of the study, whoever ran them."""
-        return [
-            Found(
-                trial.number,
-                _chosen(trial),
-                tuple(trial.values),
-                tuple(_constraints(trial)),
-                trial.user_attrs["figures"],
-                trial.params,
-            )
-            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        ]
-
-    def counts(self) -> dict[str, int]:
-        """Trials by what became of them."""
-        states = [trial.state for trial in self.study.get_trials(deepcopy=False)]
-        return {
-            state.name.lower(): states.count(state)
-            for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        }
-
-    def pareto(self) -> list[Found]:
-        """The feasible trials that none beats, the best by the first objective first.
-
-        Of trials with the same values (the same configuration again, or a limit that was never
-        met) the one with the lowest limits, which cost an engine least. Empty if no trial keeps
-        all limits.
-        """
-        lowest: dict[tuple, Found] = {}
-        for one in sorted(self._feasible(), key=_limits):
-            lowest.setdefault(one.values, one)
-        able = list(lowest.values())
-        if not able:
-            return []
-        values = np.array([self._signed(one.values) for one in able])
-        kept = [able[index] for index in pareto_set(values)]
-        return sorted(kept, key=self._rank, reverse=True)
 
     def by_family(self) -> list[Found]:
         """Of each kind of scheduler the best by the first objective, best first.
@@ -245,54 +202,36 @@ class Tuner:
         A kind may have lost all its trials but odd ones to short simulations: the best of these
         is simulated in full here. Kinds without a feasible trial are left out.
         """
-        best = {_family(one.chosen): one for one in sorted(self._feasible(), key=self._rank)}
+        best = {_family(one.chosen): one for one in sorted(self.feasible(), key=self.rank)}
         lost: dict[str, FrozenTrial] = {}
         pruned = self.study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
-        for trial in sorted(pruned, key=lambda one: self._signed(one.user_attrs["short"])):
-            if max(_constraints(trial), default=0.0) <= 0:
-                lost[_family(_chosen(trial))] = trial
+        for trial in sorted(pruned, key=lambda one: self.signed(one.user_attrs["short"])):
+            if max(constraints(trial), default=0.0) <= 0:
+                lost[_family(configuration_of(trial))] = trial
         trials = list(lost.values())
-        runs = self._simulate([_chosen(one) for one in trials], range(len(trials)), None)
+        runs = self._simulate([configuration_of(one) for one in trials], range(len(trials)), None)
         for index, trial in enumerate(trials):
-            if self._values(runs[index]) is None:
+            if self.values(runs[index]) is None:
                 continue
             one = self._finished(trial, runs[index])
             family = _family(one.chosen)
-            if one.feasible and (family not in best or self._rank(one) > self._rank(best[family])):
+            if one.feasible and (family not in best or self.rank(one) > self.rank(best[family])):
                 best[family] = one
-        return sorted(best.values(), key=self._rank, reverse=True)
+        return sorted(best.values(), key=self.rank, reverse=True)
 
     def _finished(self, trial: FrozenTrial, run: dict) -> Found:
         return Found(
             trial.number,
-            _chosen(trial),
-            tuple(self._values(run)),
+            configuration_of(trial),
+            tuple(self.values(run)),
             tuple(violations(run, self.problem.slo)),
-            _figures(run),
+            figures_of(run),
             trial.params,
         )
-
-    def _feasible(self) -> list[Found]:
-        return [one for one in self.found() if one.feasible]
-
-    def _rank(self, one: Found) -> tuple:
-        return (self._signed(one.values), -one.number)
-
-
-def _limits(one: Found) -> tuple:
-    return (one.chosen.max_running, one.chosen.token_budget, one.number)
-
-
-def _chosen(trial: FrozenTrial) -> Configuration:
-    return Configuration(**trial.user_attrs["configuration"])
 
 
 def _family(chosen: Configuration) -> str:
     return chosen.scheduler.partition(":")[0]
-
-
-def _constraints(trial: FrozenTrial) -> Sequence[float]:
-    return trial.user_attrs.get(_CONSTRAINTS, ())
 
 
 def _on_server(storage) -> bool:
@@ -308,21 +247,6 @@ def _sampler(entropy: Sequence[int]) -> optuna.samplers.BaseSampler:
             multivariate=True,
             group=True,
             constant_liar=True,
-            constraints_func=_constraints,
+            constraints_func=constraints,
             n_startup_trials=12,
         )
-
-
-def _figures(run: dict) -> dict:
-    return {
-        "throughput_tok_s_gpu": run["throughput_tok_s_gpu"],
-        "speed_tok_s_user": run["speed_tok_s_user"]["mean"],
-        "ttft_p99_s": run["ttft_s"]["p99"],
-        "tpot_p99_s": run["tpot_s"]["p99"],
-        "accepted_length": run["accepted_length"],
-        "verification_budget": run["verification_budget"],
-        "energy_j_token": run.get("energy_j_token"),
-        "usd_per_million_tokens": run.get("usd_per_million_tokens"),
-        "lossless": run["lossless"],
-        "replay": run["replay"],
-    }
