@@ -16,6 +16,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 _CHOICES = "choices of the link"  # in the session: {key: texts, as in the URL}
+# in the session: {key: (shape, value that gave way to the one shown in the last run)}
+_SHOWN = "what widgets show"
 
 
 class Kind(NamedTuple):
@@ -62,11 +64,14 @@ def choose(key: str, kind: Kind, value: Any, default: Any = None) -> None:
     _publish()
 
 
-def bound(key: str, kind: Kind, default: Any, valid: Callable[[Any], Any]) -> dict:
+def bound(
+    key: str, kind: Kind, default: Any, valid: Callable[[Any], Any], shape: tuple = ()
+) -> dict:
     """Arguments that tie a widget to the link: its key, set to what was chosen, and its callback.
 
     valid: the nearest value that the widget can show; raises ValueError if none is near, then the
     default is shown. What was chosen stays chosen: it is shown again once the widget can.
+    shape: the arguments with which Streamlit takes it for another widget, one without a value yet.
     """
     value = default
     if given := texts(key):
@@ -74,12 +79,19 @@ def bound(key: str, kind: Kind, default: Any, valid: Callable[[Any], Any]) -> di
             value = valid(kind.read(given))
         except ValueError:
             value = default
-    if key not in st.session_state or st.session_state[key] != value:
+    shown = st.session_state.setdefault(_SHOWN, {})
+    known = key in st.session_state and key in shown and shown[key][0] == shape
+    before = st.session_state[key] if known else None
+    shown[key] = (shape, before if before != value else None)
+    if before != value:  # else a hand that moves it is not disturbed
         st.session_state[key] = value
     return {"key": key, "on_change": _changed, "args": (key, kind, default)}
 
 
 def _changed(key: str, kind: Kind, default: Any) -> None:
+    overruled = st.session_state[_SHOWN][key][1]
+    if overruled is not None and st.session_state[key] == overruled:
+        return  # the browser has not heard yet that another value is shown; nobody chose this one
     choose(key, kind, st.session_state[key], default)
 
 

@@ -16,32 +16,31 @@ def number(place, label: str, low, high, default, *, key: str, **more):
     """A number field from ``low`` to ``high`` (None: no end); whole if ``default`` is."""
     kind = REAL if isinstance(default, float) else WHOLE
     return place.number_input(
-        label, low, high, **bound(key, kind, default, _between(low, high)), **more
+        label, low, high, **bound(key, kind, default, _between(low, high), (low, high)), **more
     )
 
 
 def slider(place, label: str, low: int, high: int, default: int, *, key: str, **more) -> int:
     """A slider over whole numbers."""
-    return place.slider(label, low, high, **bound(key, WHOLE, default, _between(low, high)), **more)
+    return place.slider(
+        label, low, high, **bound(key, WHOLE, default, _between(low, high), (low, high)), **more
+    )
 
 
 def select_slider(place, label: str, options: Sequence, default, *, key: str, **more):
     """A slider over ``options``, which differ as texts."""
-    return place.select_slider(
-        label, options, **bound(key, _option(options), default, _same), **more
-    )
+    return place.select_slider(label, options, **_one_of(options, key, default), **more)
 
 
 def selectbox(place, label: str, options: Sequence[str], default: str, *, key: str, **more) -> str:
     """One of ``options``."""
-    return place.selectbox(label, options, **bound(key, _option(options), default, _same), **more)
+    return place.selectbox(label, options, **_one_of(options, key, default), **more)
 
 
 def segmented(place, label: str, options: Sequence, default, *, key: str, **more):
     """One of a few ``options``, side by side."""
-    return place.segmented_control(
-        label, options, required=True, **bound(key, _option(options), default, _same), **more
-    )
+    tied = _one_of(options, key, default)
+    return place.segmented_control(label, options, required=True, **tied, **more)
 
 
 def multiselect(
@@ -58,7 +57,7 @@ def multiselect(
         return list(dict.fromkeys(chosen))[: more.get("max_selections")]
 
     return place.multiselect(
-        label, options, wrap=True, **bound(key, TEXTS, list(default), valid), **more
+        label, options, wrap=True, **bound(key, TEXTS, list(default), valid, tuple(options)), **more
     )
 
 
@@ -86,7 +85,7 @@ def _between(low, high) -> Callable[[Any], Any]:
     return valid
 
 
-def _option(options: Sequence) -> Kind:
+def _one_of(options: Sequence, key: str, default: Any) -> dict:
     by_text = {str(option): option for option in options}
 
     def read(texts: list[str]) -> Any:
@@ -94,4 +93,5 @@ def _option(options: Sequence) -> Kind:
             raise ValueError(texts[-1])
         return by_text[texts[-1]]
 
-    return Kind(read, lambda option: [str(option)])
+    kind = Kind(read, lambda option: [str(option)])
+    return bound(key, kind, default, _same, tuple(options))

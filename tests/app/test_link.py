@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from tests.app.pages import QUICK, errors, open_page, settle
 
@@ -145,3 +146,60 @@ def test_what_a_widget_cannot_show(page, key, given, shown):
     assert not errors(test)
     elements = [*test.number_input, *test.slider, *test.select_slider, *test.selectbox]
     assert next(one for one in elements if one.key == key).value == shown
+
+
+@pytest.mark.parametrize(
+    "kind", ["slider", "number_input", "select_slider", "selectbox", "button_group", "multiselect"]
+)
+@pytest.mark.parametrize("given", [{}, {"x": "4"}])
+def test_a_widget_whose_range_grows_keeps_its_value(kind, given):
+    def script(kind):
+        import streamlit as st
+
+        from app import widgets
+
+        high = st.session_state.get("high", 8)
+        options = [str(n) for n in range(1, high)]
+        if kind == "slider":
+            widgets.slider(st, "x", 1, high, 5, key="x")
+        elif kind == "number_input":
+            widgets.number(st, "x", 1, high, 5, key="x")
+        elif kind == "multiselect":
+            widgets.multiselect(st, "x", options, ["5"], key="x")
+        else:
+            draw = {
+                "select_slider": widgets.select_slider,
+                "selectbox": widgets.selectbox,
+                "button_group": widgets.segmented,
+            }[kind]
+            draw(st, "x", options, "5", key="x")
+
+    test = AppTest.from_function(script, kwargs={"kind": kind})
+    for key, value in given.items():
+        test.query_params[key] = value
+    test.run()
+    before = _element(test, kind, "x").value
+    assert str(before).strip("[]'") == given.get("x", "5")
+    test.session_state["high"] = 16
+    test.run()
+    assert _element(test, kind, "x").value == before
+    assert dict(test.query_params) == given
+
+
+def test_a_late_word_of_the_browser_is_no_choice():
+    def script():
+        import streamlit as st
+
+        from app import widgets
+
+        widgets.selectbox(st, "x", ["a", "b", "c"], st.session_state.get("default", "a"), key="x")
+
+    test = AppTest.from_function(script).run()
+    test.session_state["default"] = "b"
+    test.run()
+    assert test.selectbox("x").value == "b"
+    test.selectbox("x").set_value("a").run()  # sent before the browser knew of b
+    assert test.selectbox("x").value == "b" and not dict(test.query_params)
+    test.run()  # now it knows
+    test.selectbox("x").set_value("a").run()
+    assert test.selectbox("x").value == "a" and dict(test.query_params) == {"x": "a"}
