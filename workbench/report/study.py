@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -115,8 +115,10 @@ class _Run(msgspec.Struct):
     ttft_s: _P99
     accepted_length: float | None
     verification_budget: float | None
-    concurrency: int | msgspec.UnsetType = msgspec.UNSET
-    rate: float | msgspec.UnsetType = msgspec.UNSET
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    rate: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Anchor(msgspec.Struct):

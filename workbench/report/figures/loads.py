@@ -87,7 +87,11 @@ def load_figure(group: GroupFrontier) -> Made:
     heads = [f"{name}, tok/s/GPU" for name in numbers]
     table = [("users", *heads, *(f"{name}, budget" for name in chosen))]
     for index, point in enumerate(group.schedulers[0].points):
-        throughput = [f"{numbers[name][index]['throughput_tok_s_gpu']:,.0f}" for name in numbers]
-        budget = [f"{numbers[name][index]['verification_budget']:.2f}" for name in chosen]
+        throughput = [_cell(numbers[name][index]["throughput_tok_s_gpu"], 0) for name in numbers]
+        budget = [_cell(numbers[name][index]["verification_budget"], 2) for name in chosen]
         table.append((str(point.load["concurrency"]), *throughput, *budget))
     return Made("figure-8-load", load_plot(group), numbers, table)
+
+
+def _cell(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
