@@ -30,10 +30,10 @@ class Latency(msgspec.Struct, kw_only=True):
 
 
 @torch.no_grad()
-def measure(work: Work, repeats: int = 50) -> Latency:
-    """At R = 1, 8, 64, 256, in the dtype that a server would take."""
+def measure(work: Work, repeats: int = 50, dtype: torch.dtype | None = None) -> Latency:
+    """At R = 1, 8, 64, 256, in the dtype that a server would take; ``work`` keeps its own."""
     on_gpu = work.device.type == "cuda"
-    dtype = torch.bfloat16 if on_gpu else torch.float32
+    dtype = dtype or (torch.bfloat16 if on_gpu else torch.float32)
     target = Target(work.target.config).to(work.device, dtype).eval()
     target.load_state_dict(work.target.state_dict())
     drafter = work.drafter("dspark").to(dtype)

@@ -38,6 +38,14 @@ def test_what_was_saved_is_loaded(tmp_path, head):
     assert not any("embed" in name or "lm_head" in name for name in names)
 
 
+def test_converting_a_drafter_leaves_its_target_alone(tmp_path):
+    target = tiny_target()
+    save_drafter(tmp_path, tiny_drafter(target), target)
+    low = load_drafter(tmp_path, target).to(torch.bfloat16)
+    assert low.head.dtype == low.fc.weight.dtype == torch.bfloat16
+    assert {p.dtype for p in target.parameters()} == {torch.float64}
+
+
 def deepspec(folder, target, **changes):
     """A tiny checkpoint with the fields and tensor names of DeepSpec's Qwen3 drafters."""
     config = {

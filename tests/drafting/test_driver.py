@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.drafters.latency import _parts, measure
 from benchmarks.drafters.live import accepted
 from benchmarks.drafters.replay import RecordedPasses
+from benchmarks.drafters.settings import read_settings
+from benchmarks.drafters.work import Work
 from tests.drafting.samples import tiny_drafter, tiny_target
 from tests.drafting.test_record import recorded
 from workbench.drafting.decode import Decoder, Request
@@ -100,8 +103,6 @@ def test_only_steps_at_full_load_count():
 
 
 def test_latency_measures_every_part():
-    from benchmarks.drafters.latency import _parts
-
     target = tiny_target(2).float()
     drafter, recurrent = (tiny_drafter(target, head).float() for head in ("markov", "rnn"))
     with torch.no_grad():
@@ -110,3 +111,16 @@ def test_latency_measures_every_part():
     assert shapes["backbone"].shape == (3, 3, 16)
     assert shapes["markov loop"].shape == shapes["rnn loop"].shape == (3,)
     assert shapes["verify"].shape == (3, 4, 11)
+
+
+@pytest.mark.slow
+def test_latency_leaves_the_models_of_its_process_alone(tmp_path):
+    """In bfloat16, as on a GPU; what follows in the process decodes in float32."""
+    done = drive(tmp_path / "w", tmp_path / "o", "--until", "train")
+    assert done.returncode == 0, done.stderr
+    work = Work(read_settings(tmp_path / "w" / "settings.json"))
+    before = {name: part.clone() for name, part in work.target.state_dict().items()}
+    assert measure(work, dtype=torch.bfloat16).dtype == "bfloat16"
+    for name, part in work.target.state_dict().items():
+        assert part.dtype == torch.float32 and torch.equal(part, before[name])
+    assert work.drafter("dspark").head.dtype == torch.float32

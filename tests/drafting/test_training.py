@@ -6,6 +6,7 @@ import torch
 
 from tests.drafting.samples import HEADS, tiny_drafter, tiny_target
 from workbench.drafting.batches import sample_anchors
+from workbench.drafting.checkpoints import load_drafter
 from workbench.drafting.data import Sequences, read_sequences, write_sequences
 from workbench.drafting.generate import generate
 from workbench.drafting.sampling import RandomChoices
@@ -71,7 +72,7 @@ def test_resume_refuses_what_is_not_there(toy, tmp_path):
         trainer(toy, "rnn").resume(tmp_path)
 
 
-def test_a_drafter_keeps_the_targets_frozen_weights(toy):
+def test_a_drafter_keeps_the_targets_frozen_weights(toy, tmp_path):
     """Master weights of higher precision than the target's: the head stays the target's own."""
     data = toy[1]
     low = tiny_target(2, std=0.4).bfloat16()
@@ -79,6 +80,11 @@ def test_a_drafter_keeps_the_targets_frozen_weights(toy):
     run = Trainer(low.bfloat16(), drafter, data, Options(sequences=2, anchors=4))
     assert drafter.head.data_ptr() == low.head.data_ptr()
     assert torch.isfinite(run.train_step().total)
+    run.save(tmp_path)
+    loaded = load_drafter(tmp_path, low, torch.float32)
+    trained = drafter.state_dict()
+    assert loaded.state_dict().keys() == trained.keys()
+    assert all(torch.equal(value, trained[name]) for name, value in loaded.state_dict().items())
 
 
 def test_blocks_chunked_or_not_train_alike(toy):

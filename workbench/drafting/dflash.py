@@ -45,7 +45,8 @@ class Backbone(nn.Module):
 
     def share(self, embedding: Tensor, head: Tensor) -> None:
         """Use another frozen embedding [vocabulary, hidden] and output head of that shape."""
-        self._embedding, self._head = embedding, head
+        # a Parameter would register itself: saved with the drafter, and converted along with it
+        self._embedding, self._head = embedding.detach(), head.detach()
 
     @property
     def device(self) -> torch.device:
