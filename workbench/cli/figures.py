@@ -50,6 +50,7 @@ def command(folder, names, profile, page, **cache):
     if not Path(folder).is_dir():
         raise InputError("is no folder", file=folder, mend="make it, or name another")
     traces = {name: read_trace(name) for name in dict.fromkeys(names or TRACES)}
+    fingerprints = {name: fingerprint(trace.path) for name, trace in traces.items()}
     by_drafter = _by_domain(traces)
     chosen = {domain: _scheduled(some) for domain, some in by_drafter.items()}
     outputs = {f"{name}.png": str(Path(folder) / f"{name}.png") for name in NAMES}
@@ -76,7 +77,7 @@ def command(folder, names, profile, page, **cache):
     made += [frontier_figure(apart.frontiers), load_figure(mixed.frontiers[0])]
     (config, *_) = mixed.config["groups"].values()
     inputs = {
-        "traces": {name: fingerprint(trace.path) for name, trace in traces.items()},
+        "traces": fingerprints,
         "scheduled": list(chosen.values()),
         "profile": {name: config["profile_file"][name] for name in ("name", "sha256")},
         "commands": [apart.config["command"], mixed.config["command"]],

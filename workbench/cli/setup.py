@@ -74,6 +74,7 @@ class Setup:
         self.belief = self._belief()
         self.demand = self._demand()
         self.arms = self._arms()
+        self.inputs = inputs(self)  # now: the files may change while they are simulated
 
     def files(self) -> list[str]:
         """Every file that is read: none of them may be written."""
@@ -356,7 +357,7 @@ class Setup:
         settings = {key: value for key, value in self.given.items() if key not in outputs}
         return {
             "version": __version__,
-            **inputs(self),
+            **self.inputs,
             "schedulers": [arm.scheduler for arm in self.arms],
             **settings,
             "profile": self.profile.name,
