@@ -6,6 +6,7 @@ widget cannot show are brought into its range, or its default is shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from app.link import FLAG, REAL, TEXT, TEXTS, WHOLE, Kind, bound
 
 
 def number(place, label: str, low, high, default, *, key: str, **more):
-    """A number field from ``low`` to ``high`` (None: no end); whole if ``default`` is."""
+    """A number field from ``low`` to ``high``; whole if ``default`` is."""
     kind = REAL if isinstance(default, float) else WHOLE
     return place.number_input(
         label, low, high, **bound(key, kind, default, _between(low, high), (low, high)), **more
@@ -77,10 +78,9 @@ def _same(value: Any) -> Any:
 
 def _between(low, high) -> Callable[[Any], Any]:
     def valid(value):
-        if value != value:  # not a number
+        if not math.isfinite(value):
             raise ValueError(value)
-        value = value if low is None else max(value, low)
-        return value if high is None else min(value, high)
+        return min(max(value, low), high)
 
     return valid
 

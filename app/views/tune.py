@@ -18,6 +18,7 @@ from workbench.serving import Arm, Load
 
 _RUNNING = (8, 16, 32, 64, 128, 256, 512, 1024)
 _BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
+_MOST_LIMIT = 10**6
 _EVERY = 1.0  # seconds between drawings
 
 
@@ -91,7 +92,7 @@ def _problem(scene: Scene) -> tuple[Problem, int]:
 
 
 def _limit(place, label: str, none, key: str):
-    return widgets.number(place, label, none, None, none, key=key)
+    return widgets.number(place, label, none, type(none)(_MOST_LIMIT), none, key=key)
 
 
 def _state(study: Study, running: bool) -> None:

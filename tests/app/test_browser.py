@@ -332,17 +332,21 @@ def test_choices_follow_from_page_to_page(page, more):
     _healthy(page)
 
 
+def _move(page, slider: str) -> None:
+    """One step to the right; back once it was sent, 200 ms later, not once it was answered."""
+    page.locator("[data-testid=stSlider]", has_text=slider).get_by_role("slider").press(
+        "ArrowRight"
+    )
+    page.evaluate("new Promise(done => setTimeout(done, 250))")
+
+
 def test_a_choice_made_just_before_the_page_is_changed_is_kept(page):
     page.goto("/lab?R=64")
     page.wait_for_selector(CHART)
     _idle(page)
-    page.locator("[data-testid=stSlider]", has_text="Decoding requests").get_by_role(
-        "slider"
-    ).press("ArrowRight")
+    _move(page, "Decoding requests")
     _open(page, "Traces")
-    page.locator("[data-testid=stSlider]", has_text="Draft position").get_by_role("slider").press(
-        "ArrowRight"
-    )
+    _move(page, "Draft position")
     _open(page, "Scheduler lab")
     page.wait_for_selector(CHART)
     _idle(page)

@@ -203,3 +203,36 @@ def test_a_late_word_of_the_browser_is_no_choice():
     test.run()  # now it knows
     test.selectbox("x").set_value("a").run()
     assert test.selectbox("x").value == "a" and dict(test.query_params) == {"x": "a"}
+
+
+@pytest.mark.parametrize("value", ["", "nan", "inf", "-1", "9" * 40, "1e999", "None", "\x00", "💥"])
+def test_no_link_breaks_a_widget(value):
+    def script():
+        import streamlit as st
+
+        from app import widgets
+
+        widgets.number(st, "a", 0, 2**31, 6, key="a")
+        widgets.number(st, "b", 0.0, 1e6, 1.0, key="b")
+        widgets.slider(st, "c", 1, 9, 3, key="c")
+        widgets.select_slider(st, "d", [1, 2, 3], 2, key="d")
+        widgets.selectbox(st, "e", ["x", "y"], "x", key="e")
+        widgets.segmented(st, "f", ["x", "y"], "x", key="f")
+        widgets.multiselect(st, "g", ["x", "y"], ["x"], key="g")
+        widgets.multiselect(st, "h", ["x"], ["x"], key="h", accept_new_options=True)
+        widgets.toggle(st, "i", key="i")
+        widgets.text(st, "j", key="j")
+
+    test = AppTest.from_function(script)
+    for key in "abcdefghij":
+        test.query_params[key] = value
+    assert not errors(test.run())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_link_breaks_a_page(page):
+    keys = [key for _, key, _ in PAGES[page]]
+    test = open_page(page, **dict.fromkeys([*keys, "concurrency", "rate", "point"], "9" * 40))
+    assert not any("failed" in line for line in errors(test))
+    if "sweep" in test.session_state:
+        test.session_state["sweep"][1].cancel()
