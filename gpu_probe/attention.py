@@ -13,6 +13,9 @@ import triton
 import triton.language as tl
 
 from gpu_probe.batch import Batch
+from gpu_probe.settings import LEAST_ROWS, Setting, tile_rows
+
+DEFAULT = Setting("spans", 64, 2, 4)
 
 
 @triton.jit(do_not_specialize=["table_width", "tokens", "span"])
@@ -30,6 +33,16 @@ def _split_attention(
     length = tl.load(lengths + request)
     rows = tl.arange(0, BLOCK_M)
     d = tl.arange(0, HEAD)
+    if split == 0:
+        # tokens that fill a captured size belong to no request: zeroed here, not by a kernel more
+        requests = tl.num_programs(0)
+        for filler in range(tl.load(starts + requests) + request, tokens, requests):
+            at = (filler * Q_HEADS + kv_head * group + rows)[:, None] * HEAD + d[None, :]
+            tl.store(
+                out + at,
+                tl.zeros([BLOCK_M, HEAD], out.dtype.element_ty),
+                mask=(rows < group)[:, None],
+            )
     query = rows // group
     live = query < queries
     head_row = (first + query) * Q_HEADS + kv_head * group + rows % group
@@ -117,29 +130,22 @@ def choose_span(batch: Batch, kv_heads: int, block_n: int, splits: int | None) -
     return span, triton.next_power_of_2(triton.cdiv(batch.length_max, span))
 
 
-def choose_block(requests: int, rows: int) -> tuple[int, int, int]:
-    """Keys per pass, warps, pipeline stages: measured as above for tiles of 16 and 32 rows."""
-    if rows > 32:
-        return 64, 8, 2
-    return (128, 4, 3) if requests < 8 else (64, 2, 4)
-
-
 def attention(
     q: torch.Tensor,
     pages: torch.Tensor,
     batch: Batch,
     causal: bool = True,
+    out: torch.Tensor | None = None,
+    setting: Setting = DEFAULT,
+    least_rows: int = LEAST_ROWS,
     splits: int | None = None,
-    block: tuple[int, int, int] | None = None,
 ) -> torch.Tensor:
-    """``reference.attention`` as a kernel. ``block``: keys per pass, warps, pipeline stages."""
+    """``reference.attention`` as a kernel; least_rows: of a tile, a power of two."""
     tokens, q_heads, head = q.shape
     kv_heads, page_tokens = pages.shape[2:4]
-    rows = max(16, triton.next_power_of_2(batch.query_max * q_heads // kv_heads))
-    block_n, warps, stages = block or choose_block(batch.requests, rows)
-    span, splits = choose_span(batch, kv_heads, block_n, splits)
-    out = torch.empty_like(q)
-    out[batch.live :].zero_()
+    rows = max(least_rows, tile_rows(batch.query_max, q_heads // kv_heads))
+    span, splits = choose_span(batch, kv_heads, setting.keys, splits)
+    out = torch.empty_like(q) if out is None else out
     part = lse = out
     if splits > 1:
         part = torch.empty(splits, tokens, q_heads, head, dtype=torch.float32, device=q.device)
@@ -148,8 +154,9 @@ def attention(
     _split_attention[(batch.requests, kv_heads, splits)](
         q, pages, batch.table, batch.query_starts, batch.lengths, out, part, lse, scale,
         batch.table.shape[1], tokens, span, q_heads, kv_heads, head, page_tokens,
-        splits, causal, rows, block_n, num_warps=warps, num_stages=stages,
+        splits, causal, rows, setting.keys, num_warps=setting.warps, num_stages=setting.stages,
     )  # fmt: skip
     if splits > 1:
-        _combine[(tokens * q_heads,)](part, lse, out, tokens * q_heads, head, splits, num_warps=1)
+        live = batch.live * q_heads
+        _combine[(live,)](part, lse, out, tokens * q_heads, head, splits, num_warps=1)
     return out

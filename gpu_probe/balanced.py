@@ -16,6 +16,9 @@ import triton.language as tl
 
 from gpu_probe.batch import Batch
 from gpu_probe.plan import UNIT_TOKENS
+from gpu_probe.settings import LEAST_ROWS, Setting, tile_rows
+
+DEFAULT = Setting("balanced", 64, 4, 2, 4)
 
 
 @triton.jit(do_not_specialize=["table_width"])
@@ -162,33 +165,24 @@ def _multiprocessors() -> int:
     return torch.cuda.get_device_properties(0).multi_processor_count
 
 
-def choose_block(rows: int) -> tuple[int, int, int, int]:
-    """Keys per pass, warps, pipeline stages, programs per multiprocessor for a tile of ``rows``."""
-    if rows > 32:
-        return 64, 8, 2, 2
-    return (64, 4, 2, 4) if rows <= 16 else (128, 4, 3, 2)
-
-
 def attention(
     q: torch.Tensor,
     pages: torch.Tensor,
     batch: Batch,
     causal: bool = True,
     out: torch.Tensor | None = None,
-    block: tuple[int, int, int, int] | None = None,
-    least_rows: int = 16,
+    setting: Setting = DEFAULT,
+    least_rows: int = LEAST_ROWS,
 ) -> torch.Tensor:
-    """``reference.attention`` as a kernel; ``block`` as ``choose_block`` gives it.
+    """``reference.attention`` as a kernel; least_rows: of a tile, a power of two.
 
-    least_rows: of a tile, a power of two. A batch's work is planned at its first call, by the host,
-    as engines do once a step.
+    A batch's work is planned at its first call, by the host, as engines do once a step.
     """
     tokens, q_heads, head = q.shape
     kv_heads, page_tokens = pages.shape[2:4]
     group = q_heads // kv_heads
-    rows = max(least_rows, triton.next_power_of_2(batch.query_max * group))
-    keys, warps, stages, at_once = block or choose_block(rows)
-    programs = at_once * _multiprocessors()
+    rows = max(least_rows, tile_rows(batch.query_max, group))
+    programs = setting.programs * _multiprocessors()
     plan = batch.plan(kv_heads, programs, tokens)
     out = torch.empty_like(q) if out is None else out
     part = torch.empty(2 * programs, rows, head, dtype=torch.float32, device=q.device)
@@ -196,8 +190,8 @@ def attention(
     scale = head**-0.5 * 1.4426950408889634  # log2(e): the kernel's exponentials are base 2
     _pieces[(len(plan.pieces),)](
         q, pages, batch.table, plan.pieces, plan.requests, out, part, lse, scale,
-        batch.table.shape[1], q_heads, kv_heads, head, page_tokens, UNIT_TOKENS, causal, rows, keys,
-        num_warps=warps, num_stages=stages,
+        batch.table.shape[1], q_heads, kv_heads, head, page_tokens, UNIT_TOKENS, causal, rows,
+        setting.keys, num_warps=setting.warps, num_stages=setting.stages,
     )  # fmt: skip
     if not len(plan.cuts):
         return out

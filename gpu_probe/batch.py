@@ -44,10 +44,13 @@ class Batch:
 
     def first(self, requests: int, query_max: int, tokens: int) -> Batch:
         """The view of attention on the first ``requests``, which have ``tokens`` queries."""
+        lengths = self.lengths[:requests]
         return dataclasses.replace(
             self,
             query_starts=self.query_starts[: requests + 1],
-            lengths=self.lengths[:requests],
+            lengths=lengths,
+            length_max=int(lengths.max()),
+            length_mean=float(lengths.double().mean()),
             table=self.table[:requests],
             query_max=query_max,
             live=tokens,

@@ -11,6 +11,8 @@ from gpu_probe.chunk import chunk_attention
 from gpu_probe.layer import kernels_for, rope_table
 from gpu_probe.shapes import ModelShape
 
+LARGEST_ERROR = 2e-2  # bf16 operands; anything above is a wrong kernel, not rounding
+
 
 def relative_error(out: torch.Tensor, truth: torch.Tensor) -> float:
     """‖out − truth‖ ÷ ‖truth‖ in float64; infinite where anything is not a number."""

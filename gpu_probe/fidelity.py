@@ -48,6 +48,17 @@ def attention_bandwidth(document: dict) -> str:
     return _rows(["requests", "context", *queries], rows)
 
 
+def kernel_settings(document: dict) -> str:
+    """The attention kernel chosen for each kind of batch, and what raggedness costs there."""
+    rows = []
+    for row in document["measured"]["attention_kernel"]["buckets"]:
+        setting = [row[field] for field in ("kernel", "keys", "warps", "stages", "programs")]
+        uniform, ragged = row["uniform_seconds"], row["ragged_seconds"]
+        rows.append([row["bucket"], *setting, f"{uniform * 1e6:.1f}", f"{ragged / uniform:.3f}"])
+    head = ["batches", "kernel", "keys", "warps", "stages", "programs", "uniform, µs a layer"]
+    return _rows([*head, "ragged ÷ uniform"], rows)
+
+
 def fits(documents: list[dict]) -> str:
     """Predicted against measured rounds of every profile."""
     rows = []
@@ -147,6 +158,8 @@ def main(paths: list[str]) -> int:
         if target in VLLM and document["measured"].get("whole_steps"):
             print(f"\n{name}, decode steps\n\n{decode_steps(document)}")
             print(f"\nattention ÷ (KV bytes ÷ bandwidth)\n\n{attention_bandwidth(document)}")
+        if document["measured"].get("attention_kernel"):
+            print(f"\n{name}, attention kernel\n\n{kernel_settings(document)}")
         if document["measured"].get("sequential"):
             print(f"\n{name}, sequential block\n\n{sequential_block(document)}")
     print(f"\n{fits(list(seen.values()))}")

@@ -21,8 +21,9 @@ class Grid:
     whole: cells (requests, query tokens each, context) timed as whole steps, for the comparison
     with engines. mixed: cells (prefill tokens, all tokens). held_out: how many random rounds are
     predicted. sequential: block sizes at which DSpark's loop is weighed. power: batch tokens held
-    for ``power_seconds`` each. settle_seconds: replays before every timing, so that the clock is
-    that of a card under this very load. cached_tokens: room of the page pool in whole steps.
+    for ``power_seconds`` each. settle_seconds: replays at most before every timing, so that the
+    clock is that of a card under this very load. cached_tokens: room of the page pool in whole
+    steps.
     """
 
     captured: tuple[int, ...]
@@ -95,8 +96,8 @@ FULL = Grid(
     held_out=64,
     sequential=(4, 7, 16),
     power=(1, 8, 64, 256, 512, 1024, 2048),
-    power_seconds=1.6,
-    settle_seconds=0.25,
+    power_seconds=1.2,
+    settle_seconds=0.4,
     copy_bytes=4 << 30,
     cached_tokens=540_000,
 )  # fmt: skip
@@ -116,7 +117,7 @@ QUICK = dataclasses.replace(
     held_out=12,
     sequential=(),
     power=(1, 64, 512),
-    settle_seconds=0.2,
+    settle_seconds=0.3,
 )
 
 TINY = Grid(

@@ -20,10 +20,11 @@ def kernels_for(device: str) -> ModuleType:
     """Functions rmsnorm, add_rmsnorm, swiglu, norm_rope_append, attention, experts."""
     if device != "cuda":
         return reference
-    from gpu_probe import balanced, kernels, moe  # Triton needs a GPU
+    from gpu_probe import dispatch, kernels, moe  # Triton needs a GPU
 
-    kernels.attention = balanced.attention
-    kernels.experts = moe.experts
+    if not hasattr(kernels, "attention"):  # once: it keeps the settings that were chosen
+        kernels.attention = dispatch.Attention()
+        kernels.experts = moe.experts
     return kernels
 
 

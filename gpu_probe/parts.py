@@ -7,10 +7,10 @@ import itertools
 import torch
 
 from gpu_probe.errors import ProbeError
-from gpu_probe.held_out import random_cells, record
+from gpu_probe.held_out import record
 from gpu_probe.host import host_costs
 from gpu_probe.measure import Probe
-from gpu_probe.rounds import Rounds
+from gpu_probe.rounds import Cell, Rounds, whole_rounds
 from gpu_probe.shapes import DRAFTERS
 from gpu_probe.telemetry import Telemetry
 from gpu_probe.timing import Timing
@@ -183,16 +183,16 @@ def sequential(rounds: Rounds) -> dict:
     return {"cells": cells}
 
 
-def held_out(rounds: Rounds, seed: int) -> dict:
-    """Random whole rounds, drafted and verified together."""
-    grid, cells = rounds.probe.grid, []
-    for cell in random_cells(grid, rounds.block_size, grid.held_out, seed):
-        last = grid.captured[-1]
-        eager = cell.tokens > last
-        size = next((n for n in grid.captured if n >= cell.tokens), cell.tokens)
-        timing = rounds.round(cell, size, eager)
-        cells.append({**record(cell, timing), "eager": eager})
-    return {"cells": cells}
+def held_out(drafters: list[Rounds], cells: list[Cell]) -> list[list[dict]]:
+    """Whole rounds of the cells, drafted and verified together: rows of each drafter."""
+    captured = drafters[0].probe.grid.captured
+    rows: list[list[dict]] = [[] for _ in drafters]
+    for cell in cells:
+        eager = cell.tokens > captured[-1]
+        size = next((n for n in captured if n >= cell.tokens), cell.tokens)
+        for own, timing in zip(rows, whole_rounds(drafters, cell, size, eager), strict=True):
+            own.append({**record(cell, timing), "eager": eager})
+    return rows
 
 
 def memory(rounds: Rounds, telemetry: Telemetry) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from gpu_probe.drafter import Drafter
 from gpu_probe.measure import Probe
 from gpu_probe.sequential import Sequential
 from gpu_probe.shapes import DrafterShape
-from gpu_probe.timing import Stopwatch, Timing, captured, timed
+from gpu_probe.timing import Timing, captured, timed_in_order
 
 
 @dataclass(frozen=True)
@@ -112,27 +113,30 @@ class Rounds:
         anchors = torch.zeros(requests, dtype=torch.long, device=self.probe.device)
         return self.probe.timed(lambda: self.drafter.markov(hidden, logits, anchors))
 
-    def round(self, cell: Cell, padded: int, eager: bool) -> dict:
-        """Seconds of one whole round, draft then verification, timed together."""
-        probe, device = self.probe, self.probe.device
-        draft = self.draft(list(cell.contexts), self.block_size, cell.chunk)
-        step = probe.step(list(cell.queries), list(cell.contexts), padded, cell.chunk, cell.before)
-        drafts = device if self.drafter is not None else "cpu"  # an empty graph is none
-        with captured(draft, drafts) as first, captured(step, device) as graph:
-            then = step if eager else graph
-            halves: list[Stopwatch] = []
 
-            def both() -> None:
-                watch = Stopwatch(device)
-                first()
-                watch.mark()
-                then()
-                watch.mark()
-                halves.append(watch)
+def whole_rounds(drafters: list[Rounds], cell: Cell, padded: int, eager: bool) -> list[dict]:
+    """Seconds of one whole round, draft then verification, timed together, of every drafter.
 
-            # the card has been under such load for minutes: its clock settles sooner than a table's
-            # first point
-            repeats = max(5, probe.repeats // 3)
-            timing = timed(both, device, repeats, 0.6 * probe.grid.settle_seconds)
-            verify = Timing.of([w.between()[0] for w in halves[-repeats:]])
-        return {"seconds": timing.median, "spread": timing.spread, "verify_seconds": verify.median}
+    The drafters share the verification's graph: it is the same step.
+    """
+    probe = drafters[0].probe
+    device, repeats = probe.device, max(6, probe.repeats // 2)
+    step = probe.step(list(cell.queries), list(cell.contexts), padded, cell.chunk, cell.before)
+    found = []
+    with nullcontext(step) if eager else captured(step, device) as then:
+        for rounds in drafters:
+            draft = rounds.draft(list(cell.contexts), rounds.block_size, cell.chunk)
+            drafts = device if rounds.drafter is not None else "cpu"  # an empty graph is none
+            with captured(draft, drafts) as first:
+                # the card has been under such load for minutes: its clock settles sooner than a
+                # table's first point
+                settle = 0.6 * probe.grid.settle_seconds
+                whole, _, verify = timed_in_order([first, then], device, repeats, settle)
+            found.append(
+                {
+                    "seconds": whole.median,
+                    "spread": whole.spread,
+                    "verify_seconds": verify.median,
+                }
+            )
+    return found

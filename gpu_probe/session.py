@@ -11,22 +11,25 @@ from pathlib import Path
 
 import torch
 
-from gpu_probe import __version__, assemble, parts
-from gpu_probe.checks import check_kernels
+from gpu_probe import __version__, assemble, autotune, parts
+from gpu_probe.checks import LARGEST_ERROR, check_kernels
 from gpu_probe.errors import ProbeError
 from gpu_probe.files import write
 from gpu_probe.grid import Grid
+from gpu_probe.held_out import random_cells
 from gpu_probe.measure import Probe, copy_bandwidth
 from gpu_probe.rounds import Rounds
 from gpu_probe.shapes import DRAFTERS, ModelShape
 from gpu_probe.telemetry import Telemetry
 
-LARGEST_ERROR = 2e-2  # bf16 operands; anything above is a wrong kernel, not rounding
 UNSTEADY = 0.05  # spread from which on a part is called so
+HELD_OUT_AT_ONCE = 16  # rounds between two checkpoints
 # seconds of each part of a full run on an H200: shares of the time left
-_SHARES = {"kernels": 12, "bandwidth": 1, "verify": 28, "beyond": 4, "logits": 1, "attention": 55,
-           "whole": 10, "prefill": 7, "mixed": 14, "power": 14, "draft": 20, "host": 12,
-           "sequential": 25, "held_out": 42, "memory": 1}  # fmt: skip
+_SHARES = {"bandwidth": 1, "attention_kernel": 10, "kernels": 5, "verify": 16, "attention": 18,
+           "beyond": 4, "logits": 1, "prefill": 5, "draft": 11, "memory": 1, "whole": 5,
+           "held_out": 20, "host": 5, "mixed": 9, "sequential": 13, "power": 10}  # fmt: skip
+# what no drafter changes: before the drafters' own parts, and what a planner needs least
+_FIRST = ("verify", "attention", "beyond", "prefill", "logits")
 
 
 class Session:
@@ -70,15 +73,18 @@ class Session:
         self.parts: dict[str, dict] = {}
         if resume:
             self._resume()
-        names = ["kernels"] * (device == "cuda") + ["bandwidth", "verify", "beyond", "attention"]
-        self.names = [*names, "logits", "whole", "prefill", "mixed", "power"]
-        for key in outs:
-            kinds = ["memory", "draft", "host", "held_out"]
-            if key == "dspark" and grid.sequential:
-                kinds.append("sequential")
-            if key == "none":
-                kinds = ["memory", "held_out"]
-            self.names += [f"{kind} {key}" for kind in kinds]
+        self.names = self._in_order()
+
+    def _in_order(self) -> list[str]:
+        """Parts, the most useful first: what cuts a run off costs it the last ones."""
+        drafting = [key for key in self.outs if key != "none"]
+        names = ["bandwidth", *["attention_kernel", "kernels"] * (self.device == "cuda"), *_FIRST]
+        names += [f"draft {key}" for key in drafting]
+        names += [f"memory {key}" for key in self.outs] + ["whole"]
+        names += [f"held_out {key}" for key in self.outs]
+        names += [f"host {key}" for key in drafting] + ["mixed"]
+        names += ["sequential dspark"] * ("dspark" in self.outs and bool(self.grid.sequential))
+        return [*names, "power"]
 
     def _resume(self) -> None:
         try:
@@ -99,34 +105,39 @@ class Session:
     def say(self, text: str) -> None:
         print(f"[{time.monotonic() - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    def _left(self, before: float) -> str:
+    def _share(self, done: bool) -> float:
+        """Seconds that the parts take, by the shares: those done, or those left."""
+        total = 0.0
+        for name in self.names:
+            kind = name.split()[0]
+            part = float(name in self.parts)
+            if kind == "held_out" and part:
+                part = len(self.parts[name]["cells"]) / self.grid.held_out
+            total += _SHARES[kind] * (part if done else 1 - part)
+        return total
+
+    def _left(self) -> str:
         """Time left, from the shares of what is measured and of what is not."""
-        shares = {name: _SHARES[name.split()[0]] for name in self.names}
-        done = sum(share for name, share in shares.items() if name in self.parts) - before
-        left = sum(share for name, share in shares.items() if name not in self.parts)
-        elapsed = time.monotonic() - self.start
-        return f"about {elapsed / max(done, 1) * left:.0f} s left" if left else "all measured"
+        left, elapsed = self._share(done=False), time.monotonic() - self.start
+        done = max(self._share(done=True) - self.resumed, 1)
+        return f"about {elapsed / done * left:.0f} s left" if left else "all measured"
 
     def everything(self) -> dict[str, dict]:
         """All parts; returns the finished profile of every drafter."""
-        self.resumed = sum(_SHARES[name.split()[0]] for name in self.parts)
+        self.resumed = self._share(done=True)
         others = self.telemetry.others()
         if others:
             self.say(f"{others} other processes hold memory of this GPU: times may be off")
-        if self.device == "cuda":
-            self.part("kernels", self._kernels)
         self.part("bandwidth", self._bandwidth)
         if self.device == "cuda":
             torch.cuda.empty_cache()
         probe = Probe(self.shape, self.device, self.dtype, self.grid, self.repeats)
         self.measured["streamed_weight_bytes"] = probe.decoder.streamed_bytes
         self.measured["target_kv_bytes"] = self.shape.kv_bytes(width=probe.decoder.head.itemsize)
+        rounds = {key: Rounds(probe, DRAFTERS[key], n) for key, n in self.block_sizes.items()}
         self.say("weights and page pool filled")
-        for name in ("verify", "attention", "beyond", "logits", "whole", "prefill", "mixed"):
-            self.part(name, lambda name=name: getattr(parts, name)(probe))
-        self.part("power", lambda: parts.power(probe, self.telemetry))
-        for i, (key, size) in enumerate(self.block_sizes.items()):
-            self._drafter(probe, key, size, i)
+        for name in self.names[1:]:
+            self._measure(name, probe, rounds)
         self.measured["after"] = self.telemetry.reading()
         self.measured["complete"] = True
         self.measured["wall_seconds"] = round(time.monotonic() - self.start, 1)
@@ -136,28 +147,50 @@ class Session:
         self.checkpoint.unlink(missing_ok=True)
         return documents
 
-    def _drafter(self, probe: Probe, key: str, size: int, number: int) -> None:
-        wanted = [name for name in self.names if name.endswith(f" {key}")]
-        if all(name in self.parts for name in wanted):
-            return
-        rounds = Rounds(probe, DRAFTERS[key], size)
-        if key != "none":
-            self.part(f"draft {key}", lambda: parts.draft(rounds))
-            self.part(f"host {key}", lambda: parts.host(rounds))
-        self.part(f"held_out {key}", lambda: parts.held_out(rounds, seed=number + 1))
-        self.part(f"memory {key}", lambda: parts.memory(rounds, self.telemetry))
-        if f"sequential {key}" in self.names:
-            self.part(f"sequential {key}", lambda: parts.sequential(rounds))
+    def _measure(self, name: str, probe: Probe, rounds: dict[str, Rounds]) -> None:
+        """One named part, of the target or of a drafter."""
+        kind, _, key = name.partition(" ")
+        if kind == "held_out":
+            self._held_out(rounds)
+        elif kind == "kernels":
+            self.part(name, self._kernels)
+        elif kind == "attention_kernel":
+            self.part(name, lambda: self._attention_kernel(probe))
+            autotune.use(probe.decoder.kernels, self.parts[name])
+        else:
+            subject = [rounds[key] if key else probe]
+            if kind in ("memory", "power"):
+                subject.append(self.telemetry)
+            self.part(name, lambda: getattr(parts, kind)(*subject))
+
+    def _held_out(self, rounds: dict[str, Rounds]) -> None:
+        """Whole rounds of all drafters of one block size together, a checkpoint every few."""
+        for size in sorted(set(self.block_sizes.values())):
+            keys = [key for key, own in self.block_sizes.items() if own == size]
+            cells = random_cells(self.grid, size, self.grid.held_out, seed=size + 1)
+            there = [self.parts.setdefault(f"held_out {key}", {"cells": []}) for key in keys]
+            done = min(len(part["cells"]) for part in there)
+            while done < len(cells):
+                some = cells[done : done + HELD_OUT_AT_ONCE]
+                found = parts.held_out([rounds[key] for key in keys], some)
+                for part, rows in zip(there, found, strict=True):
+                    part["cells"][done:] = rows
+                done += len(some)
+                self.keep(f"{done} of {len(cells)} held-out rounds of {', '.join(keys)}")
 
     def part(self, name: str, work: Callable[[], dict]) -> None:
-        """Measure one part unless the checkpoint holds it; keep it; write what can be read."""
+        """Measure one part unless the checkpoint holds it; keep it."""
         if name in self.parts:
             return
         self.parts[name] = work()
         spread = parts.largest_spread(self.parts[name])
         noted = f", spread up to {spread:.0%}: the clock moves" if spread > UNSTEADY else ""
+        self.keep(name, noted)
+
+    def keep(self, what: str, noted: str = "") -> None:
+        """Say what is done, write the checkpoint and the profiles as far as they go."""
         slowed = "".join(f", {reason}" for reason in self.telemetry.slowed())
-        self.say(f"{name} done{noted}{slowed}; {self._left(self.resumed)}")
+        self.say(f"{what} done{noted}{slowed}; {self._left()}")
         kept = {"plan": json.loads(self.plan), "drafters": self.drafters}
         kept["before"] = self.measured["before"]
         write({**kept, "parts": self.parts}, self.checkpoint)
@@ -190,6 +223,10 @@ class Session:
         if clock:
             head["hardware"]["sm_clock_mhz"] = clock
         return assemble.document(self.parts, self.grid, head, key, self.shape, self.mixed)
+
+    def _attention_kernel(self, probe: Probe) -> dict:
+        most = max(*self.grid.queries, *(size + 1 for size in self.block_sizes.values()))
+        return autotune.attention_settings(probe, most)
 
     def _kernels(self) -> dict:
         errors = check_kernels(self.shape, self.device, self.dtype, seed=self.repeats)

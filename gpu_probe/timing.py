@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+
+SETTLED = 0.004  # slices that differ less are of one clock
+STEADY = 0.003  # a median that moves less is found
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,7 @@ def captured(work: Callable[[], object], device: str) -> Iterator[Callable[[], o
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):  # compiles kernels and picks matrix-product algorithms
-        for _ in range(2):
-            work()
+        work()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -54,8 +57,7 @@ def captured(work: Callable[[], object], device: str) -> Iterator[Callable[[], o
         yield graph.replay
     finally:
         torch.cuda.synchronize()
-        graph.reset()
-        torch.cuda.empty_cache()
+        graph.reset()  # the next capture gives its memory back
 
 
 class Stopwatch:
@@ -81,25 +83,71 @@ class Stopwatch:
         return [a.elapsed_time(b) / 1e3 for a, b in itertools.pairwise(self._marks)]
 
 
-def timed(run: Callable[[], object], device: str, repeats: int, settle: float = 0.0) -> Timing:
-    """Device time of each of ``repeats`` runs, queued one after the other.
+def settled(run: Callable[[], object], device: str, slice_seconds: float, most: float) -> None:
+    """Runs until the card has found its clock under this very load.
 
-    First runs three times, and on for ``settle`` seconds: under the power limit a card takes that
-    long to find its clock, and what is wanted is the time of a step among many like it.
+    Under the power limit a clock only sinks. Slices of ``slice_seconds`` are run until three in a
+    row agree within SETTLED, for ``most`` seconds at most; at least three runs without a limit.
     """
-    start = time.perf_counter()
-    warm = 0
-    while warm < 3 or time.perf_counter() - start < settle:
+    clock = time.perf_counter
+    for _ in range(2):
         run()
-        warm += 1
-        if warm % 3 == 0:
-            synchronize(device)
-    watch = Stopwatch(device)
-    for _ in range(repeats):
-        watch.mark()
-        run()
-        watch.mark()
-    return Timing.of(watch.between()[::2])
+    synchronize(device)
+    start = clock()
+    run()
+    synchronize(device)
+    count = max(1, math.ceil(slice_seconds / max(clock() - start, 1e-6))) if most else 0
+    rates: list[float] = []
+    while most and clock() - start < most:
+        begin = clock()
+        for _ in range(count):
+            run()
+        synchronize(device)
+        rates.append(clock() - begin)
+        last = rates[-3:]
+        if len(last) == 3 and max(last) - min(last) <= SETTLED * min(last):
+            break
+
+
+def timed_in_order(
+    runs: Sequence[Callable[[], object]], device: str, repeats: int, settle: float = 0.0
+) -> list[Timing]:
+    """Device time of ``runs`` one after the other: of all together, then of each.
+
+    At most ``repeats`` times, queued without a pause; fewer when a third more no longer moves the
+    median by STEADY. ``settle``: seconds that the clock is given at most.
+    """
+
+    def once() -> None:
+        for run in runs:
+            run()
+
+    settled(once, device, settle / 16, settle)
+    rows: list[list[float]] = []
+    median = 0.0
+    batch, step = max(3, repeats // 3), len(runs) + 1
+    while len(rows) < repeats:
+        watch = Stopwatch(device)
+        once()  # the first after a pause starts late
+        for _ in range(min(batch, repeats - len(rows))):
+            watch.mark()
+            for run in runs:
+                run()
+                watch.mark()
+        between = watch.between()
+        rows += [between[i : i + step - 1] for i in range(0, len(between), step)]
+        before, median = median, statistics.median(map(sum, rows))
+        if abs(median - before) <= STEADY * median:
+            break
+    return [
+        Timing.of([sum(row) for row in rows]),
+        *map(Timing.of, map(list, zip(*rows, strict=True))),
+    ]
+
+
+def timed(run: Callable[[], object], device: str, repeats: int, settle: float = 0.0) -> Timing:
+    """``timed_in_order`` of one run."""
+    return timed_in_order([run], device, repeats, settle)[0]
 
 
 def timed_graph(

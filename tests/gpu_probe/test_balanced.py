@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 from gpu_probe import balanced, reference
 from gpu_probe.batch import make_batch, pages_needed
 from gpu_probe.checks import relative_error
+from gpu_probe.settings import Setting
 
 ragged = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 400)), min_size=1, max_size=7)
 
@@ -37,7 +38,9 @@ def test_any_ragged_batch_agrees_with_the_reference(requests, heads, causal, eac
     batch = make_batch(queries, contexts, count, 9, "cpu", random, sum(queries) + fill)
     q = torch.randn(len(batch.tokens), q_heads, 16, generator=random)
     out = torch.full_like(q, float("nan"))
-    got = balanced.attention(q, pages, batch, causal, out, block=(32, 2, 2, each))
+    got = balanced.attention(
+        q, pages, batch, causal, out, setting=Setting("balanced", 32, 2, 2, each)
+    )
     assert got is out
     assert relative_error(got, reference.attention(q, pages, batch, causal)) < 1e-5
     assert not got[batch.live :].any()
@@ -57,5 +60,5 @@ def test_both_ways_of_combining(requests, generator):
     pages = torch.randn(400, 2, 2, 16, 16, generator=generator)
     batch = make_batch([5] * requests, [900] * requests, 400, 9, "cpu", generator)
     q = torch.randn(5 * requests, 8, 16, generator=generator)
-    got = balanced.attention(q, pages, batch, block=(64, 2, 2, 5))
+    got = balanced.attention(q, pages, batch, setting=Setting("balanced", 64, 2, 2, 5))
     assert relative_error(got, reference.attention(q, pages, batch)) < 1e-5

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from gpu_probe.checks import check_kernels, relative_error
-from gpu_probe.session import LARGEST_ERROR
+from gpu_probe.checks import LARGEST_ERROR, check_kernels, relative_error
 from gpu_probe.shapes import MODELS, ModelShape
 
 NAMES = {"add_rmsnorm", "residual", "swiglu", "norm_rope", "append", "attention", "prefill"}

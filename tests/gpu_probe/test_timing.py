@@ -4,35 +4,82 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_probe.timing import Stopwatch, Timing, timed, timed_graph, wall
+from gpu_probe import timing
+from gpu_probe.timing import Stopwatch, Timing, timed, timed_graph, timed_in_order, wall
 
 
 def test_median_and_tenths_of_a_ramp():
-    timing = Timing.of([float(i) for i in range(11)])
-    assert (timing.median, timing.p10, timing.p90, timing.repeats) == (5.0, 1.0, 9.0, 11)
-    assert timing.spread == pytest.approx(1.6)
+    ramp = Timing.of([float(i) for i in range(11)])
+    assert (ramp.median, ramp.p10, ramp.p90, ramp.repeats) == (5.0, 1.0, 9.0, 11)
+    assert ramp.spread == pytest.approx(1.6)
 
 
 @given(st.lists(st.floats(1e-6, 10), min_size=1, max_size=30), st.floats(0.5, 4))
 def test_the_spread_has_no_unit(seconds, factor):
-    timing = Timing.of(seconds)
-    ordered = [min(seconds), timing.p10, timing.median, timing.p90, max(seconds)]
+    one = Timing.of(seconds)
+    ordered = [min(seconds), one.p10, one.median, one.p90, max(seconds)]
     assert ordered == pytest.approx(sorted(ordered))
     scaled = Timing.of([factor * s for s in seconds])
-    assert scaled.spread == pytest.approx(timing.spread, abs=1e-9)
+    assert scaled.spread == pytest.approx(one.spread, abs=1e-9)
 
 
 @pytest.mark.parametrize("measure", [timed, timed_graph, wall])
 def test_a_known_duration_is_found(measure):
-    timing = measure(lambda: time.sleep(0.01), "cpu", 5)
-    assert timing.repeats == 5
-    assert 0.01 <= timing.median < 0.05
+    found = measure(lambda: time.sleep(0.01), "cpu", 5)
+    assert found.repeats == 5
+    assert 0.01 <= found.median < 0.05
 
 
-def test_settling_runs_on_before_the_timed_repeats():
-    calls = []
-    timed(lambda: (calls.append(1), time.sleep(0.002)), "cpu", 2, settle=0.03)
-    assert len(calls) >= 2 + 6
+class Card:
+    """A clock that a run moves on by what it takes at that moment."""
+
+    def __init__(self, monkeypatch, takes):
+        self.now, self.runs, self.takes = 0.0, 0, takes
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
+
+    def run(self):
+        self.now += self.takes(self.now)
+        self.runs += 1
+
+
+def test_a_steady_clock_has_settled_after_three_slices(monkeypatch):
+    card = Card(monkeypatch, lambda now: 0.005)
+    timing.settled(card.run, "cpu", 0.025, 0.4)
+    assert card.runs == 3 + 3 * 5
+
+
+def test_a_sinking_clock_is_waited_for(monkeypatch):
+    card = Card(monkeypatch, lambda now: 0.005 * (1 + 2 * min(now, 0.2)))
+    timing.settled(card.run, "cpu", 0.025, 0.4)
+    assert 0.2 < card.now < 0.36
+    assert card.takes(card.now) == pytest.approx(0.007)
+
+
+def test_a_restless_clock_is_given_up(monkeypatch):
+    card = Card(monkeypatch, lambda now: 0.005 * (1 + now))
+    timing.settled(card.run, "cpu", 0.025, 0.4)
+    assert 0.4 <= card.now < 0.45
+
+
+def test_without_a_limit_there_are_three_runs(monkeypatch):
+    card = Card(monkeypatch, lambda now: 0.005)
+    timing.settled(card.run, "cpu", 0.0, 0.0)
+    assert card.runs == 3
+
+
+def test_repeats_end_when_the_median_stands(monkeypatch):
+    steady = Card(monkeypatch, lambda now: 0.01)
+    assert timed(steady.run, "cpu", 30).repeats == 20
+    restless = Card(monkeypatch, lambda now: 0.01 * (1 + now))
+    assert timed(restless.run, "cpu", 30).repeats == 30
+
+
+def test_parts_add_up_to_the_whole():
+    whole, short, long = timed_in_order(
+        [lambda: time.sleep(0.002), lambda: time.sleep(0.01)], "cpu", 4
+    )
+    assert short.median < long.median < whole.median
+    assert whole.median == pytest.approx(short.median + long.median, rel=0.2)
 
 
 def test_stopwatch_gives_the_time_between_marks():

@@ -1,0 +1,145 @@
+"""The attention kernel's settings, chosen on the card: what is fastest differs between GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+
+import torch
+
+from gpu_probe import reference
+from gpu_probe.batch import Batch, pages_needed
+from gpu_probe.checks import LARGEST_ERROR, relative_error
+from gpu_probe.errors import ProbeError
+from gpu_probe.measure import Probe
+from gpu_probe.settings import Setting, bucket, candidates, tile_rows
+from gpu_probe.timing import synchronize, timed_graph
+
+SECONDS = 8.0  # for all settings together
+LAYERS = 12  # caches that one timing reads in turn: more bytes than the L2 cache
+# requests and mean context that stand for their bucket
+CASES = ((64, 2048), (128, 192), (4, 2048))
+
+
+def choose(
+    tried: tuple[Setting, ...],
+    cases: dict[str, tuple[Hashable, ...]],
+    works: Callable[[Setting], bool],
+    seconds: Callable[[Setting, Hashable], float],
+    until: Callable[[], bool],
+) -> dict[str, tuple[Setting, list[float]]]:
+    """The setting of each bucket whose slowest batch is fastest, and its seconds by batch.
+
+    cases: batches of each bucket; works: compiles, launches and is right; seconds: of a batch.
+    A setting that ``works`` refuses is skipped, as are those left when ``until`` says so after the
+    first that worked. Raises ProbeError where none works.
+    """
+    best: dict[str, tuple[Setting, list[float]]] = {}
+    for setting in tried:
+        if best and until():
+            break
+        if not works(setting):
+            continue
+        for name, batches in cases.items():
+            found = [seconds(setting, batch) for batch in batches]
+            if name not in best or max(found) < max(best[name][1]):
+                best[name] = setting, found
+    if not best:
+        raise ProbeError("no setting of the attention kernel works on this card")
+    return best
+
+
+def spread_evenly(mean: int, count: int) -> list[int]:
+    """``count`` numbers from half to one and a half of ``mean``, whose mean they keep."""
+    return [mean // 2 + (2 * i + 1) * mean // (2 * count) for i in range(count)]
+
+
+class Bench:
+    """Uniform and ragged batches of the probe's pool; tries one setting on them."""
+
+    def __init__(self, probe: Probe, rows: int, queries: int):
+        from gpu_probe import dispatch  # Triton needs a GPU
+
+        self.apply, self.probe, self.rows, self.queries = dispatch.apply, probe, rows, queries
+        self.small = self._made([queries, 1, (queries + 1) // 2], [700, 31, 1500])
+
+    def _made(
+        self, queries: list[int], contexts: list[int]
+    ) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+        probe, shape = self.probe, self.probe.shape
+        pages = pages_needed(len(contexts), max(contexts) + max(queries))
+        batch = probe.batch(queries, contexts, pages)
+        cache = probe.cache(min(LAYERS, len(probe.pool) // pages), pages)
+        size = (len(batch.tokens), shape.heads, shape.head)
+        return batch, cache, torch.randn(size, device=probe.device, dtype=probe.dtype)
+
+    def batches(self, requests: int, context: int) -> tuple:
+        """A uniform and a ragged batch of as many cached tokens."""
+        most, uneven = self.queries, spread_evenly(context, requests)
+        # a fixed shuffle: neighbours differ, as requests in a batch do
+        uneven = [uneven[(i * 29) % requests] for i in range(requests)]
+        some = [1 + (most - 1) * ((i * 5) % 8) // 7 for i in range(requests)]
+        some[0] = most
+        return (
+            self._made([most] * requests, [context] * requests),
+            self._made(some, uneven),
+        )
+
+    def works(self, setting: Setting) -> bool:
+        """Whether it compiles, launches and agrees with float64."""
+        batch, cache, q = self.small
+        try:
+            got = self.apply(setting, self.rows, q, cache[0], batch)
+            synchronize(self.probe.device)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception:  # Triton's errors have no common class: shared memory, registers, ptxas
+            return False
+        truth = reference.attention(q.double(), cache[0].double(), batch)
+        return relative_error(got, truth) < LARGEST_ERROR
+
+    def seconds(self, setting: Setting, made: tuple) -> float:
+        """Of one layer."""
+        batch, cache, q = made
+
+        def work() -> None:
+            for pages in cache:
+                self.apply(setting, self.rows, q, pages, batch)
+
+        return timed_graph(work, self.probe.device, 6).median / len(cache)
+
+
+def attention_settings(probe: Probe, most_queries: int, shapes: tuple = CASES) -> dict:
+    """Chosen settings by bucket, with seconds of a layer's uniform and ragged batch."""
+    shape, start = probe.shape, time.monotonic()
+    group = shape.heads // shape.kv_heads
+    tiles = {tile_rows(queries, group): queries for queries in (1, most_queries)}
+    rows = []
+    for i, (tile, queries) in enumerate(tiles.items()):
+        bench = Bench(probe, tile, queries)
+        cases = {bucket(tile, r, c): bench.batches(r, c) for r, c in shapes}
+        share = SECONDS * (i + 1) / len(tiles)
+        best = choose(
+            candidates(tile), cases, bench.works, bench.seconds,
+            lambda share=share: time.monotonic() - start > share,
+        )  # fmt: skip
+        for name, (setting, (uniform, ragged)) in best.items():
+            rows.append(
+                {
+                    "bucket": name,
+                    **setting._asdict(),
+                    "uniform_seconds": round(uniform, 9),
+                    "ragged_seconds": round(ragged, 9),
+                }
+            )
+    return {"most_queries": most_queries, "buckets": rows}
+
+
+def use(kernels, found: dict) -> None:
+    """Lets the kernels of this process run with the settings that ``attention_settings`` found."""
+    attention = kernels.attention
+    attention.most_queries = found["most_queries"]
+    attention.chosen = {
+        row["bucket"]: Setting(*(row[field] for field in Setting._fields))
+        for row in found["buckets"]
+    }
