@@ -13,7 +13,7 @@ GAMMA = 7
 GRAPHS = {"batch_tokens": [1, 8, 64, 512], "beyond": {"batch_tokens": [513], "seconds": [0.1]}}
 
 
-def priced(kind: str = "dspark", gpus: int = 1):
+def priced(kind: str = "dspark", gpus: int = 1, attention: dict | None = None):
     """Step costs with every part that an export reads."""
     return make_cost(
         (1, 8, 64, 512),
@@ -21,7 +21,8 @@ def priced(kind: str = "dspark", gpus: int = 1):
         graphs=GRAPHS,
         drafter={"kind": kind, "block_size": GAMMA},
         draft={"requests": [1, 64], "tokens": [7], "seconds": [[0.001], [0.002]]},
-        attention={
+        attention=attention
+        or {
             "requests": [1, 64],
             "context_tokens": [0, 4096],
             "seconds": [[0.0, 0.001], [0.0, 0.01]],

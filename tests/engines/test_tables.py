@@ -40,6 +40,17 @@ def test_a_table_says_what_the_profile_charges(make, sync, tmp_path):
         np.testing.assert_allclose(said, charged(cost, requests, sync), rtol=1e-9)
 
 
+def test_attention_is_that_of_half_the_drafts():
+    one = [[0.0, 0.001], [0.0, 0.01]]
+    eight = [[0.0, 0.002], [0.0, 0.03]]
+    axes = {"query_tokens": [1, 1 + GAMMA], "requests": [1, 64], "context_tokens": [0, 4096]}
+    cost = priced(attention={**axes, "seconds": [one, eight]})
+    table = additive_table(cost, 64, GAMMA, 4096.0)
+    draft = cost.draft_seconds(64, GAMMA, 4096.0) - cost.draft_seconds(1, GAMMA, 4096.0)
+    mean = (0.01 + 0.03) / 2 - (0.001 + 0.002) / 2
+    assert table["alpha_seconds"][-1] == pytest.approx(draft + mean)
+
+
 @given(st.dictionaries(st.integers(1, 600), st.integers(0, 7), min_size=1), st.integers(1, 600))
 def test_batch_tables_are_as_vllm_wants_them(best, most):
     table = batch_table(best, most)

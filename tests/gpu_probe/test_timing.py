@@ -43,7 +43,7 @@ class Card:
 
 
 def test_a_steady_clock_has_settled_after_three_slices(monkeypatch):
-    card = Card(monkeypatch, lambda now: 0.005)
+    card = Card(monkeypatch, lambda now: 0.0055)
     timing.settled(card.run, "cpu", 0.025, 0.4)
     assert card.runs == 3 + 3 * 5
 

@@ -42,9 +42,10 @@ def additive_table(cost: StepCost, most_requests: int, gamma: int, context: floa
     """SGLang's additive cost table: T = bias + α(R) + θ(M), M = R + drafts, all in seconds.
 
     α holds the draft pass and the attention at ``context`` tokens per request, θ the padded forward
-    pass. Between probes SGLang draws straight lines, so every step of the staircase gets a probe on
-    both of its sides. Steps per second past the last probe are the last one's: θ ends at the most
-    tokens that ``most_requests`` can verify.
+    pass. Attention depends on the query tokens per request too, which a sum of α and θ cannot say:
+    it is that of half the drafts verified. Between probes SGLang draws straight lines, so every
+    step of the staircase gets a probe on both of its sides. Steps per second past the last probe are
+    the last one's: θ ends at the most tokens that ``most_requests`` can verify.
     """
     most = most_requests * (1 + gamma)
     first = cost.verify_seconds(1)
@@ -54,7 +55,8 @@ def additive_table(cost: StepCost, most_requests: int, gamma: int, context: floa
     )
 
     def by_requests(count: int) -> float:
-        return cost.draft_seconds(count, gamma, context) + cost.attention_seconds(count, context)
+        attention = cost.attention_seconds(count, context, queries=1 + gamma / 2)
+        return cost.draft_seconds(count, gamma, context) + attention
 
     return {
         "bias_seconds": first + by_requests(1) + cost.host_seconds(False),
