@@ -44,8 +44,8 @@ def additive_table(cost: StepCost, most_requests: int, gamma: int, context: floa
     α holds the draft pass and the attention at ``context`` tokens per request, θ the padded forward
     pass. Attention depends on the query tokens per request too, which a sum of α and θ cannot say:
     it is that of half the drafts verified. Between probes SGLang draws straight lines, so every
-    step of the staircase gets a probe on both of its sides. Steps per second past the last probe are
-    the last one's: θ ends at the most tokens that ``most_requests`` can verify.
+    step of the staircase gets a probe on both of its sides. Steps per second past the last probe
+    are the last one's: θ ends at the most tokens that ``most_requests`` can verify.
     """
     most = most_requests * (1 + gamma)
     first = cost.verify_seconds(1)
