@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.drafters.settings import DOMAINS, HEADS, RECORDED
+from benchmarks.drafters.settings import DOMAINS, HEADS, RECORDED, trace_name
 from benchmarks.drafters.work import Work
 from workbench.drafting.prompts import Prompt
 from workbench.drafting.record import Blocks, Recorder
@@ -42,12 +42,6 @@ def record(work: Work, kind: str, temperature: float) -> list[Blocks]:
         settings_of(settings.model, work.folder / kind, tokens, temperature=temperature),
         part=part,
     )
-
-
-def trace_name(domain: str, kind: str, temperature: float) -> str:
-    """``math``, ``math-dflash``, ``math-t0.6``: the shipped names."""
-    name = domain + ("" if kind == "dspark" else f"-{kind}")
-    return name if temperature == 1 else f"{name}-t{temperature:g}"
 
 
 def write_traces(work: Work) -> None:

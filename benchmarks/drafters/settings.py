@@ -11,6 +11,8 @@ HEADS = {"dspark": "markov", "dflash": "dflash"}
 # drafter, temperature: what is recorded of every domain
 RECORDED = (("dspark", 1.0), ("dflash", 1.0), ("dspark", 0.6), ("dspark", 0.0))
 RUNNING = (1, 8, 64)  # R of live decoding
+# accepted lengths of the first prototype by domain, by replay at temperature 1
+TO_BEAT = {"dspark": (2.49, 2.33, 2.11), "dflash": (2.16, 2.17, 1.92)}
 SPECS = ("static:2", "static:γ", "threshold:0.5", "greedy", "topk")
 
 
@@ -41,3 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def read_settings(path: Path) -> Settings:
     """What a command wrote for its processes."""
     return msgspec.json.decode(path.read_bytes(), type=Settings)
+
+
+def trace_name(domain: str, kind: str, temperature: float) -> str:
+    """``math``, ``math-dflash``, ``math-t0.6``: the shipped names."""
+    name = domain + ("" if kind == "dspark" else f"-{kind}")
+    return name if temperature == 1 else f"{name}-t{temperature:g}"

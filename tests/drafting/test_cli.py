@@ -95,8 +95,10 @@ def test_from_prompts_to_a_simulation(folder, tmp_path, head):
     assert read.block_size == 3 and set(read.domain_names) == {"math", "chat"}
     assert read.header.confidence_sees == ("token" if head == "dflash" else "prefix")
 
-    result = invoke("evaluate", trace, "--json", tmp_path / "e.json")
+    drawn = tmp_path / "e.png"
+    result = invoke("evaluate", trace, "--json", tmp_path / "e.json", "--plot", drawn)
     assert result.exit_code == 0, result.stderr
+    assert drawn.read_bytes().startswith(b"\x89PNG")
     [found] = json.loads((tmp_path / "e.json").read_text())["traces"]
     assert [group["name"] for group in found["benchmarks"]] == ["talk", "sum"]
     assert all(group["requests"] == 12 for group in found["domains"])

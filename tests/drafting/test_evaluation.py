@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support import write_trace
+from workbench.drafting.diagram import acceptance_diagram
 from workbench.drafting.evaluation import evaluate
 from workbench.errors import InputError
 from workbench.traces import read_trace, trace_statistics
@@ -35,6 +36,8 @@ def test_by_hand(tmp_path):
     assert math_.conditional[0] == pytest.approx(3 / 6)
     assert math_.conditional[1] == pytest.approx(1 / 3)
     assert math_.conditional[2] == 0 and math.isnan(chat.conditional[1])
+    # the one request is all of its domain: nothing varies between requests
+    assert math_.conditional_error[:3] == pytest.approx([0] * 3, abs=1e-12)
     assert [group.name for group in found.benchmarks] == ["x", "z"]
     half = found.sweep["math"][5]
     # at 0.5: ℓ = 2, 0 at anchors 0 and 3, then 3 at anchor 4, which reaches the end
@@ -44,6 +47,32 @@ def test_by_hand(tmp_path):
     low = found.sweep["math"][0]
     assert (low.accepted_length, low.verification_budget) == (2, 4)
     assert low.acceptance_rate == pytest.approx(2 / 6)
+
+
+def test_standard_errors_are_clustered_by_request(tmp_path):
+    path = write_trace(
+        tmp_path / "t.jsonl",
+        [{"id": "x-1", "accepted": [1, 0, 1, 0]}, {"id": "x-2", "accepted": [0, 0]}],
+    )
+    [group] = evaluate(read_trace(path)).domains
+    # 2 of 6 pass position 1; by request 2 − 4·⅓ and 0 − 2·⅓
+    assert group.conditional[0] == pytest.approx(1 / 3)
+    assert group.conditional_error[0] == pytest.approx(np.hypot(2 / 3, 2 / 3) / 6)
+
+
+def test_the_diagram_draws_every_trace_and_domain():
+    found = [evaluate(read_trace(name)) for name in ("math", "math-t0", "chat-dflash")]
+    math_panel, chat_panel = acceptance_diagram(found).axes
+    assert [panel.get_title() for panel in (math_panel, chat_panel)] == ["math", "chat"]
+    lines = [bars.lines[0] for bars in math_panel.containers]
+    assert [line.get_ydata().tolist() for line in lines] == [
+        one.domains[0].conditional for one in found[:2]
+    ]
+    assert [bars.get_label() for bars in math_panel.containers] == [
+        "dspark-markov, T = 1",
+        "dspark-markov, T = 0",
+    ]
+    assert [bars.get_label() for bars in chat_panel.containers] == ["dflash, T = 1"]
 
 
 @pytest.mark.parametrize("name", ["math", "code-dflash", "chat"])

@@ -120,24 +120,3 @@ def test_auc_is_the_share_of_ordered_pairs(pairs):
     else:
         expected = ((above > 0) + 0.5 * (above == 0)).mean()
         assert roc_auc(score, positive) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "replayed"),  # as measured independently when the traces were recorded
-    [
-        ("math", 2.49),
-        ("code", 2.33),
-        ("chat", 2.11),
-        ("math-dflash", 2.16),
-        ("code-dflash", 2.17),
-        ("chat-dflash", 1.92),
-    ],
-)
-def test_shipped_traces_have_the_accepted_lengths_stated_with_them(name, replayed):
-    trace = read_trace(name)
-    statistics = trace_statistics(trace)
-    assert statistics.accepted_length.replayed_rounds == pytest.approx(replayed, abs=0.005)
-    assert statistics.accepted_length.all_anchors > statistics.accepted_length.replayed_rounds
-    assert trace.header.confidence_sees == "prefix"
-    assert statistics.positions[0].judged == statistics.anchors == trace.rows
-    assert all(p.survival_ece < 0.06 for p in statistics.positions)

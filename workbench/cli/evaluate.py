@@ -20,14 +20,25 @@ FORMAT = "workbench.evaluation/1"
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--json", "json_out", metavar="OUT", help="Write the numbers as JSON; - is stdout.")
-def command(files: tuple[str, ...], json_out: str | None) -> None:
+@click.option("--plot", metavar="OUT.png", help="Draw acceptance by position (.png, .svg, .pdf).")
+def command(files: tuple[str, ...], json_out: str | None, plot: str | None) -> None:
     """Accepted length by domain and benchmark, acceptance by position, threshold sweep.
 
     TRACE is a dense trace (`workbench record`) or the name of a shipped one.
     """
     paths = [resolve(name, "traces", SUFFIXES) for name in files]
-    check_outputs({"--json": json_out}, paths, streams=("--json",))
+    check_outputs({"--json": json_out, "--plot": plot}, paths, streams=("--json",))
+    if plot is not None:
+        from workbench.report.frontier_plot import check_suffix
+
+        check_suffix(plot)
     found = [evaluate(read_trace(name)) for name in files]
+    if plot is not None:
+        # drawing libraries take longest to load
+        from workbench.drafting.diagram import acceptance_diagram
+        from workbench.report.frontier_plot import write_plot
+
+        write_plot(plot, acceptance_diagram(found))
     if json_out is not None:
         write_json(json_out, {"format": FORMAT, "traces": found})
     if json_out != "-":

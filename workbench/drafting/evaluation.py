@@ -29,6 +29,7 @@ class Group(msgspec.Struct, kw_only=True):
     standard_error: float  # of it, clustered by request
     all_anchors: float  # mean accepted + 1 over anchors: another, higher statistic
     conditional: list[float]  # acceptance of position k given 1..k − 1, over anchors
+    conditional_error: list[float]  # standard errors of it, clustered by request
 
 
 class Sweep(msgspec.Struct, kw_only=True):
@@ -99,25 +100,34 @@ def _group(trace: Trace, name: str, chosen: np.ndarray) -> Group:
     request = trace.row_request()
     row = rounds.row[~rounds.reaches_end]
     row = row[chosen[request[row]]]
-    sums = np.bincount(request[row], trace.accepted[row], trace.requests)[chosen]
-    counts = np.bincount(request[row], minlength=trace.requests)[chosen]
-    mean = _mean(trace.accepted[row])
-    spread = ((sums - mean * counts) ** 2).sum()
+    mean, error = _clustered(trace.accepted[row], request[row], trace.requests)
     mine = chosen[request]
     inside = trace.row_anchor() + trace.block_size <= trace.output_tokens[request] - 1
+    passed = []
+    for k in range(1, trace.block_size + 1):
+        tried = mine & judged(trace, k)
+        passed.append(_clustered(trace.accepted[tried] >= k, request[tried], trace.requests))
     return Group(
         name=name,
         requests=int(chosen.sum()),
         anchors=int(mine.sum()),
         rounds=len(row),
         accepted_length=1 + mean,
-        standard_error=float(np.sqrt(spread) / len(row)) if len(row) else float("nan"),
+        standard_error=error,
         all_anchors=1 + _mean(trace.accepted[mine & inside]),
-        conditional=[
-            _mean(trace.accepted[mine & judged(trace, k)] >= k)
-            for k in range(1, trace.block_size + 1)
-        ],
+        conditional=[share for share, _ in passed],
+        conditional_error=[error for _, error in passed],
     )
+
+
+def _clustered(values: np.ndarray, request: np.ndarray, requests: int) -> tuple[float, float]:
+    """Mean of ``values`` [n] and its standard error, where those of one request are one draw."""
+    if not len(values):
+        return float("nan"), float("nan")
+    mean = _mean(values)
+    sums = np.bincount(request, values, requests)
+    counts = np.bincount(request, minlength=requests)
+    return mean, float(np.sqrt(((sums - mean * counts) ** 2).sum()) / len(values))
 
 
 def _sweeps(trace: Trace, domain: np.ndarray) -> dict[str, list[Sweep]]:
