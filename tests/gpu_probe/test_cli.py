@@ -1,11 +1,15 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from gpu_probe import cli, parts
+from gpu_probe import autotune, cli, parts, session
+from gpu_probe.grid import TINY as TINY_GRID
+from gpu_probe.settings import Setting
+from gpu_probe.shapes import MODELS
 from workbench.profiles.reader import read_profile
 
 TINY = ["--device", "cpu", "--model", "tiny", "--repeats", "3"]
@@ -122,6 +126,62 @@ def test_a_checkpoint_of_other_points_is_refused(monkeypatch, capsys, tmp_path):
     for other in (["--repeats", "4"], ["--block-size", "3"]):
         assert cli.main([*TINY, *other, "--resume", "--out", out]) == 2
         assert "belongs to a run with other points" in capsys.readouterr().err
+
+
+def test_held_out_rounds_go_on_in_the_middle_and_are_the_same_for_all(monkeypatch, tmp_path):
+    real, calls = parts.held_out, []
+
+    def twice(drafters, cells):
+        calls.append(len(cells))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(drafters, cells)
+
+    monkeypatch.setattr(session, "HELD_OUT_AT_ONCE", 3)
+    monkeypatch.setattr(parts, "held_out", twice)
+    options = [*TINY, "--drafter", "dspark,mtp", "--out", str(tmp_path)]
+    out = tmp_path / "cpu-tiny-fp32-dspark7.json"
+    assert cli.main(options) == 130
+    first = json.loads(out.read_text())["measured"]
+    assert len(first["held_out"]) == 3 == first["fit_error"]["cells"]
+    assert cli.main([*options, "--resume"]) == 0
+    assert calls == [3, 3, 3, 2]
+    second = json.loads(out.read_text())["measured"]["held_out"]
+    assert len(second) == TINY_GRID.held_out
+    assert [row["seconds"] for row in second[:3]] == [row["seconds"] for row in first["held_out"]]
+    other = json.loads((tmp_path / "cpu-tiny-fp32-mtp7.json").read_text())["measured"]["held_out"]
+    for row, same in zip(second, other, strict=True):
+        for field in ("requests", "query_tokens", "mean_context", "chunk", "chunk_context"):
+            assert row[field] == same[field]
+        assert row["verify_seconds"] < row["seconds"]
+
+
+def test_the_most_useful_parts_come_first(tmp_path):
+    outs = {key: tmp_path / f"{key}.json" for key in ("dspark", "none", "mtp")}
+    sizes = {"dspark": 7, "none": 0, "mtp": 7}
+    made = session.Session(
+        MODELS["tiny"], outs, sizes, "cpu", torch.float32, TINY_GRID, 3, "gpu-probe"
+    )
+    order = {name: i for i, name in enumerate(made.names)}
+    assert order["verify"] < order["draft mtp"] < order["held_out dspark"] < order["host mtp"]
+    assert made.names[-3:] == ["mixed", "sequential dspark", "power"]
+    assert "held_out none" in order and "draft none" not in order
+
+
+def test_a_checkpoint_keeps_the_attention_kernel(monkeypatch, tmp_path):
+    def again(probe, most):
+        raise AssertionError("chosen already")
+
+    monkeypatch.setattr(autotune, "attention_settings", again)
+    outs = {"dspark": tmp_path / "x.json"}
+    made = session.Session(
+        MODELS["tiny"], outs, {"dspark": 7}, "cpu", torch.float32, TINY_GRID, 3, "gpu-probe"
+    )
+    row = {"bucket": "16 rows, few", **Setting("spans", 128, 4, 3)._asdict()}
+    made.parts["attention_kernel"] = {"most_queries": 8, "buckets": [row]}
+    kernels = SimpleNamespace(attention=SimpleNamespace())
+    made._measure("attention_kernel", SimpleNamespace(decoder=SimpleNamespace(kernels=kernels)), {})
+    assert kernels.attention.chosen == {"16 rows, few": Setting("spans", 128, 4, 3)}
 
 
 def test_one_run_measures_the_target_once_for_every_drafter(tmp_path):
