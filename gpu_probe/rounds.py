@@ -56,7 +56,8 @@ class Rounds:
         probe, grid = self.probe, self.probe.grid
         layers = self.drafter.cached_layers if self.drafter is not None else 1
         if self.model == probe.shape:
-            return probe.cache(layers, len(probe.pool) // layers)
+            # no more pages than a step of the target has: dealing out millions takes the host long
+            return probe.cache(layers, len(probe.pool) // max(layers, probe.shape.layers))
         pages = pages_needed(max(grid.draft_requests), max(grid.draft_contexts) + 64)
         pages = max(pages, grid.cached_tokens // PAGE_TOKENS)
         size = (4, pages, 2, self.model.kv_heads, PAGE_TOKENS, self.model.head)
