@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
+from app.workers import Workers, compile_loops
 from workbench.compiled import is_cold
 from workbench.errors import InputError
 from workbench.frontier import Task
@@ -20,7 +19,6 @@ from workbench.serving import Demand, kernels
 
 _log = logging.getLogger("workbench.app")
 _KEPT = 20_000  # results
-_WORKERS = 2  # the compiled loop lets go of the interpreter
 
 
 class _Ended(Exception):
@@ -72,10 +70,13 @@ class Sweep:
 
     def __post_init__(self):
         quick = [w.quick for w in self.wanted if w.quick and self._open(w.full, w.quick)]
-        full = [w.full for w in self.wanted if not self.results.get(w.full.key)]
-        self.steps = [*quick, *full]
-        self._first, self.done = len(quick) or len(full), 0
+        full = [w for w in self.wanted if not self.results.get(w.full.key)]
+        self.soon = [*quick, *(w.full for w in full if not w.quick)]
+        self.later = [w.full for w in full if w.quick]
+        self.steps = [*self.soon, *self.later]
+        self.done = 0
         self._cancelled, self._changed = False, threading.Condition()
+        self._patient: Executor | None = None  # has not been given ``later`` yet
 
     def _open(self, full: Task, quick: Task) -> bool:
         return not (self.results.get(full.key) or self.results.get(quick.key))
@@ -105,7 +106,7 @@ class Sweep:
         """Wait until every load and scheduler has a point to draw, not longer; whether it has."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self.finished or self.done >= self._first, seconds
+                lambda: self.finished or self.done >= len(self.soon or self.later), seconds
             )
 
     def wait(self, seconds: float) -> bool:
@@ -126,6 +127,21 @@ class Sweep:
                 found.append({**run, "scheduler": task.name, "seed": task.seed, "quick": quick})
         return found
 
+    def start(self, workers: Workers) -> None:
+        """Have ``soon`` simulated and, once that is done, ``later``."""
+        self._patient = workers.patient
+        for task in self.soon:
+            workers.prompt.submit(self.step, task)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        with self._changed:
+            if self.done < len(self.soon) or self._patient is None:
+                return
+            patient, self._patient = self._patient, None
+        for task in self.later:
+            patient.submit(self.step, task)
+
     def step(self, task: Task) -> None:
         """Simulate one of ``steps``, unless it was cancelled or is known. For a worker."""
         try:
@@ -142,11 +158,12 @@ class Sweep:
             with self._changed:
                 self.done += 1
                 self._changed.notify_all()
+            self._go_on()
 
     def _simulate(self, task: Task) -> None:
         if is_cold(kernels.commit_rounds):
             self.compiling = True
-            _compile()
+            compile_loops()
         demand = replace(self.demand, requests=task.requests)
         run = task.arm.run(demand, task.load, seed=task.seed, on_progress=self._check)
         run.run()
@@ -162,32 +179,12 @@ class Sweep:
             raise _Ended
 
 
-_compiling = threading.Lock()
 _closing = threading.Event()
 
 
-def _compile() -> None:
-    """Fill the cache of machine code in a process of its own, lest this one stand still.
-
-    Once on a machine. Where it fails, this process compiles for itself.
-    """
-    with _compiling:
-        if not is_cold(kernels.commit_rounds):
-            return
-        arguments = ["simulate", "--trace", "chat", "--concurrency", "2", "--requests", "4"]
-        subprocess.run(
-            [sys.executable, "-m", "workbench.cli.main", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=300,
-            check=False,
-        )
-
-
 @st.cache_resource(show_spinner=False)
-def _shared() -> tuple[ThreadPoolExecutor, Results]:
-    return ThreadPoolExecutor(_WORKERS, thread_name_prefix="sweep"), Results()
+def _shared() -> tuple[Workers, Results]:
+    return Workers(), Results()
 
 
 def close() -> None:
@@ -197,10 +194,8 @@ def close() -> None:
 
 def ahead(demand: Demand, wanted: Sequence[Wanted]) -> None:
     """Simulate the quick points of ``wanted`` for whoever comes first."""
-    executor, results = _shared()
-    sweep = Sweep(demand, [Wanted(one.quick) for one in wanted if one.quick], results)
-    for task in sweep.steps:
-        executor.submit(sweep.step, task)
+    workers, results = _shared()
+    Sweep(demand, [Wanted(one.quick) for one in wanted if one.quick], results).start(workers)
 
 
 def begin(demand: Demand, wanted: Sequence[Wanted]) -> Sweep:
@@ -212,11 +207,10 @@ def begin(demand: Demand, wanted: Sequence[Wanted]) -> Sweep:
         if before == signature:
             return sweep
         sweep.cancel()
-    executor, results = _shared()
+    workers, results = _shared()
     sweep = Sweep(demand, wanted, results)
     st.session_state["sweep"] = (signature, sweep)
-    for task in sweep.steps:
-        executor.submit(sweep.step, task)
+    sweep.start(workers)
     return sweep
 
 

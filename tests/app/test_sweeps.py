@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +52,33 @@ def test_the_quick_pass_comes_first_and_is_replaced(demand, cost):
         sweep.step(task)
     assert sweep.finished
     assert [(run["quick"], run["requests"]) for run in sweep.runs()] == [(False, 200)] * 2
+
+
+class _Queue:
+    """An executor that runs nothing by itself."""
+
+    def __init__(self):
+        self.tasks = []
+
+    def submit(self, _, task):
+        self.tasks.append(task)
+
+
+def test_what_only_sharpens_waits_for_what_is_waited_for(demand, cost):
+    sweep = Sweep(demand, [_wanted(cost), _wanted(cost, "none", full=30, quick=0)], Results())
+    workers = SimpleNamespace(prompt=_Queue(), patient=_Queue())
+    sweep.start(workers)
+    assert [task.requests for task in workers.prompt.tasks] == [20, 30]
+    for task in workers.prompt.tasks:
+        assert not workers.patient.tasks
+        sweep.step(task)
+    assert [task.requests for task in workers.patient.tasks] == [200]
+    sweep.step(workers.patient.tasks[0])
+    assert sweep.finished
+
+    again = Sweep(demand, [_wanted(cost)], sweep.results)
+    again.start(workers)
+    assert again.finished and len(workers.patient.tasks) == 1
 
 
 def test_what_is_known_is_not_simulated_again(demand, cost):
