@@ -233,14 +233,16 @@ class Run:
         scheduler, population, recorder = self.scheduler, self.population, self.recorder
         gpus = self.cost.gpus * len(self.replicas)
         figures = summarise(recorder, gpus, self.end, slo=slo, gpu_hour_usd=gpu_hour_usd)
-        # plain decoding reads no recorded row
+        unbiased = population is None or lossless(
+            scheduler, population.confidence_sees, population.temperature
+        )
+        # plain decoding reads no recorded row; what biases the output would have written another
         exact = scheduler.uniform == 0 or (
-            scheduler.exact_replay and self.workload.whole and population.dense
+            unbiased and scheduler.exact_replay and self.workload.whole and population.dense
         )
         entry = {
             "scheduler": scheduler.name,
-            "lossless": population is None
-            or lossless(scheduler, population.confidence_sees, population.temperature),
+            "lossless": unbiased,
             "replay": "exact" if exact else "approximate",
             "hindsight": scheduler.reads == "outcomes",
             **self.load.label(),
