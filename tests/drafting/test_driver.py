@@ -91,6 +91,29 @@ def test_recorded_blocks_in_the_live_loop_are_the_replay(spec):
     assert passes.excess.sum() == pytest.approx(excess)
 
 
+@pytest.mark.parametrize("spec", ["threshold:0.5", "greedy", "topk"])
+def test_the_replay_is_live_decoding_at_64_requests_that_cut_drafts(spec):
+    """At a step cost at which every scheduler verifies some drafts and not all."""
+    target, drafter, prompts, outputs, blocks = recorded("markov", 320)
+    options = {
+        "max_new_tokens": 30,
+        "max_running": 64,
+        "step_seconds": lambda requests, drafts: 1.0 + 0.01 * (requests + np.arange(drafts + 1)),
+    }
+    choices = RandomChoices(np.random.default_rng(9))
+    live = Decoder(target, drafter, create(spec, 3), choices, **options).decode(prompts)
+    passes = RecordedPasses(outputs, blocks, 3)
+    replayed = Decoder(
+        target, drafter, create(spec, 3), choices, passes=passes, **options
+    ).decode(prompts)  # fmt: skip
+    tau, _, pull = accepted(live, 64)
+    other, _, other_pull = accepted(replayed, 64)
+    ratio_error = np.sqrt(((pull / tau - other_pull / other) ** 2).sum())
+    assert abs(tau / other - 1) < 3 * ratio_error < 0.15
+    verified = np.mean([n for request in live for n in request.verified])
+    assert 0.2 < verified < 2.8
+
+
 def test_only_steps_at_full_load_count():
     requests = [
         Request([1], accepted=[2, 0, 1], running=[2, 2, 1], inner=3),

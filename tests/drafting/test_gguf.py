@@ -9,7 +9,9 @@ import torch
 
 gguf = pytest.importorskip("gguf", reason="reads GGUF: the extra 'drafting'")
 
+from benchmarks.drafters.folder import dequantise  # noqa: E402
 from tests.drafting.samples import seeded, tiny_drafter, tiny_target  # noqa: E402
+from workbench.drafting import hf_weights  # noqa: E402
 from workbench.drafting.decode import Decoder  # noqa: E402
 from workbench.drafting.gguf_weights import NAMES, halves, load_target, load_text  # noqa: E402
 from workbench.drafting.sampling import RandomChoices  # noqa: E402
@@ -129,21 +131,19 @@ class TestSmolLM2:
         wanted = theirs.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         assert text.chat(["Hello, 12 apples?"]) == text.encode(wanted)
 
-    def test_logits_equal_transformers(self):
+    def test_logits_equal_transformers(self, tmp_path):
+        """On the same weights: the folder that a run dequantises them into."""
         transformers = pytest.importorskip("transformers", reason="compares with transformers")
-        pytest.importorskip("accelerate", reason="transformers needs it to read a GGUF")
-        path = Path(SMOLLM2)
+        dequantise(Path(SMOLLM2), tmp_path)
         theirs = transformers.AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32
+            tmp_path, dtype=torch.float32, attn_implementation="eager"
         ).eval()
-        target = load_target(SMOLLM2)
         tokens = torch.randint(0, 49_152, (2, 32), generator=seeded(0))
-        out = target(tokens, torch.zeros(2, dtype=torch.long), target.new_cache(2, 32))
         with torch.no_grad():
             wanted = theirs(tokens).logits
-        # transformers keeps the dequantised weights in half precision
-        assert (target.logits(out.hidden) - wanted).abs().max() < 0.2
-        assert (target.logits(out.hidden).argmax(-1) == wanted.argmax(-1)).float().mean() > 0.98
+        for target in (load_target(SMOLLM2), hf_weights.load_target(tmp_path)):
+            out = target(tokens, torch.zeros(2, dtype=torch.long), target.new_cache(2, 32))
+            torch.testing.assert_close(target.logits(out.hidden), wanted, rtol=0, atol=1e-4)
 
     def test_greedy_text_survives_speculation(self):
         """Token for token, with an untrained drafter, of which nearly nothing is accepted."""
