@@ -12,9 +12,9 @@ from workbench.drafting.decode import Decoder, accepted_length
 from workbench.drafting.passes import Passes
 from workbench.drafting.sampling import RandomChoices, probabilities
 from workbench.errors import InputError
-from workbench.schedulers import Scheduler, create
+from workbench.schedulers import Scheduler, create, lossless
 
-LOSSLESS = ("static:0", "static:1", "static:2", "threshold:0.5", "greedy", "topk:1")
+LOSSLESS = ("none", "static:1", "static:2", "threshold:0.5", "greedy", "topk:1")
 
 
 def rising(requests: int, drafts: int) -> np.ndarray:
@@ -53,8 +53,9 @@ def two_tokens(head, seed=4, std=0.7):
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("spec", LOSSLESS)
 def test_output_law_is_the_targets_by_enumeration(head, spec):
-    """DFlash's confidence is the chance of the token it chose: only static keeps the law."""
-    if head.startswith("dflash") and not spec.startswith("static"):
+    """DFlash's confidence is the chance of the token it chose: none and static keep the law."""
+    sees = "token" if head.startswith("dflash") else "prefix"
+    if not lossless(create(spec, 2), sees, 1.0):
         pytest.skip("its confidence sees the token: not lossless, and said so")
     target, drafter = two_tokens(head)
     seen = set()
