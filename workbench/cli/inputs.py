@@ -24,12 +24,14 @@ def inputs(setup: Setup) -> dict:
     """
     given = setup.given
     weights = setup.weights.tolist()
-    others = [(name, given[name]) for name in ("planner_table", "calibration")]
+    others = [("planner_table", given["planner_table"], setup.planner_table)]
+    named = [("calibration", given["calibration"])]
     if given["arrivals"] != "trace":
-        others.append(("arrivals", given["arrivals"]))
+        named.append(("arrivals", given["arrivals"]))
     if setup.arrivals is not None:  # read without being named
-        others.append(("arrivals", lengths_beside(Path(given["arrivals"]))))
-    others += [("scheduler", file_of(arm.scheduler)) for arm in setup.arms]
+        named.append(("arrivals", lengths_beside(Path(given["arrivals"]))))
+    named += [("scheduler", file_of(arm.scheduler)) for arm in setup.arms]
+    others += [(option, path, path) for option, path in named]
     return {
         "traces": [
             {"name": name, "weight": weight, **_trace(trace)}
@@ -41,8 +43,8 @@ def inputs(setup: Setup) -> dict:
             **_profile(setup.profile),
         },
         "files": [
-            {"option": name, "name": str(path), "sha256": fingerprint(path)}
-            for name, path in others
+            {"option": option, "name": str(name), "sha256": fingerprint(path)}
+            for option, name, path in others
             if path
         ],
     }

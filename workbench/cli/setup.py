@@ -80,11 +80,17 @@ class Setup:
         """Every file that is read: none of them may be written."""
         given = self.given
         users = [str(path) for spec in given["schedulers"] if (path := file_of(spec))]
-        others = [given["planner_table"], given["arrivals"], given["calibration"]]
+        others = [self.planner_table, given["arrivals"], given["calibration"]]
         if self.arrivals is not None and (lengths := lengths_beside(Path(given["arrivals"]))):
             others.append(str(lengths))  # read without being named
         traces = [str(trace.path) for trace in self.traces]
         return [*traces, str(self.profile_path), *users, *(path for path in others if path)]
+
+    @property
+    def planner_table(self) -> str | None:
+        """The file of ``--planner-table``, which may be named as a profile is."""
+        name = self.given["planner_table"]
+        return None if name is None else str(resolve(name, "profiles", ("", ".json")))
 
     def _population(self) -> Population | None:
         block_size = self.given["block_size"]
