@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from gpu_probe import compare, held_out, price
@@ -11,9 +12,12 @@ from gpu_probe.shapes import ModelShape
 
 
 def _reference_attention(axes: dict, tokens: int, most: int, context: int) -> float:
-    """Attention inside a step that ``verify`` times: ``tokens`` over at most ``most`` requests."""
+    """Attention inside a step that ``verify`` times: ``tokens`` over at most ``most`` requests.
+
+    At the query tokens of its longest request, since that one's tile is every request's.
+    """
     requests = min(tokens, most)
-    queries = min(tokens / requests, axes["query_tokens"][-1])
+    queries = min(math.ceil(tokens / requests), axes["query_tokens"][-1])
     return price.attention(axes, requests, context, queries)
 
 

@@ -15,6 +15,11 @@ from gpu_probe.shapes import ModelShape
 from gpu_probe.telemetry import Telemetry
 from gpu_probe.timing import Timing, captured, synchronize, timed, timed_graph, wall
 
+# batch tokens from which steps may reach the power limit: on an H200 64 draw 685 W at full clock,
+# 256 are held down to 1.55 GHz by the limit of 700 W
+POWER_LIMITED = 100
+LEAST_LOAD = 0.75  # of ``settle_seconds`` before such a step is timed
+
 
 def copy_bandwidth(buffer_bytes: int, device: str, repeats: int) -> float:
     """Bytes read plus bytes written per second of a device-to-device copy of ``buffer_bytes``."""
@@ -103,33 +108,42 @@ class Probe:
         batch = self.batch(queries, [self.grid.reference_context] * len(queries), pages)
         return lambda: self.decoder.forward(batch, cache)
 
-    def timed(self, work: Callable[[], object], settle: float = 1.0) -> Timing:
+    def settling(self, tokens: int, settle: float = 1.0) -> tuple[float, float]:
+        """Seconds of load before a timing, at most and at least.
+
+        The power limit takes a clock down only a while after the load has begun: steps that may
+        reach it are not timed before. settle: how much of the grid's ``settle_seconds``.
+        """
+        most = settle * self.grid.settle_seconds
+        return most, LEAST_LOAD * most * (tokens >= POWER_LIMITED)
+
+    def timed(self, work: Callable[[], object], tokens: int, settle: float = 1.0) -> Timing:
         """A CUDA graph of ``work``, replayed until the clock has settled, then timed.
 
-        settle: how much of the grid's ``settle_seconds``.
+        tokens: that ``work`` multiplies by weights; settle: as in ``settling``.
         """
-        return timed_graph(work, self.device, self.repeats, settle * self.grid.settle_seconds)
+        return timed_graph(work, self.device, self.repeats, *self.settling(tokens, settle))
 
     def logits(self, rows: int) -> Timing:
         """The output layer and the choice of a token for ``rows`` tokens."""
         x = torch.randn(rows, self.shape.hidden, device=self.device, dtype=self.dtype)
-        return self.timed(lambda: self.decoder.choose(x))
+        return self.timed(lambda: self.decoder.choose(x), rows)
 
     def verify(self, tokens: int) -> Timing:
-        return self.timed(self.verify_step(tokens))
+        return self.timed(self.verify_step(tokens), tokens)
 
     def beyond(self, tokens: int) -> Timing:
         """The same step launched kernel by kernel, as past the last captured graph; wall clock."""
         return wall(self.verify_step(tokens), self.device, self.repeats)
 
     def whole(self, requests: int, queries: int, context: int) -> Timing:
-        return self.timed(self.step([queries] * requests, [context] * requests))
+        return self.timed(self.step([queries] * requests, [context] * requests), requests * queries)
 
     def mixed(self, tokens: int, chunk: int, context: int) -> Timing:
         """A step of ``tokens`` of which ``chunk`` are one request's prefill without a past."""
         decodes = tokens - chunk
         queries = split_evenly(decodes, min(decodes, self.grid.max_requests)) if decodes else []
-        return self.timed(self.step(queries, [context] * len(queries), chunk=chunk))
+        return self.timed(self.step(queries, [context] * len(queries), chunk=chunk), tokens)
 
     def attention(self, requests: int, context: int, queries: int = 1) -> Timing:
         """The attention of all layers alone, reading as many distinct caches as the pool holds."""
@@ -139,7 +153,7 @@ class Probe:
         size = (len(batch.tokens), self.shape.heads, self.shape.head)
         q = torch.randn(size, device=self.device, dtype=self.dtype)
         # bound by memory, whose clock does not move
-        return self.timed(lambda: self.decoder.attention_only(q, batch, cache), settle=0.4)
+        return self.timed(lambda: self.decoder.attention_only(q, batch, cache), 0, settle=0.4)
 
     def prefill(self, chunk: int, context: int) -> Timing:
         """Causal attention of all layers for a chunk after ``context`` tokens.
@@ -157,7 +171,7 @@ class Probe:
             for layer in range(shape.layers):
                 part.alone(q, out, layer)
 
-        return self.timed(work)
+        return self.timed(work, chunk)
 
     def sustained(self, tokens: int, telemetry: Telemetry) -> dict:
         """Verification of B tokens held long enough for NVML's one-second power average."""

@@ -97,14 +97,15 @@ class Rounds:
         return lambda: drafter.forward(features, seen, block, cache)
 
     def draft_time(self, requests: int, context: int, tokens: int) -> Timing:
-        return self.probe.timed(self.draft([context] * requests, tokens))
+        first_pass = requests * (self.block_size + 1)
+        return self.probe.timed(self.draft([context] * requests, tokens), first_pass)
 
     def inject_time(self, tokens: int) -> Timing:
         """A parallel drafter's keys and values of ``tokens`` prompt tokens."""
         drafter, probe = self.drafter, self.probe
         cache, pages = self.caches, len(self.caches[0])
         batch, features = probe.batch([tokens], [0], pages), self._features(tokens)
-        return probe.timed(lambda: drafter.inject(features, batch, cache))
+        return probe.timed(lambda: drafter.inject(features, batch, cache), tokens)
 
     def markov(self, requests: int) -> Timing:
         """The sequential part of a DSpark draft alone."""
@@ -112,7 +113,7 @@ class Rounds:
         hidden = torch.randn(self.block_size, requests, self.probe.shape.hidden, **make)
         logits = torch.randn(self.block_size, requests, self.probe.shape.vocabulary, **make)
         anchors = torch.zeros(requests, dtype=torch.long, device=self.probe.device)
-        return self.probe.timed(lambda: self.drafter.markov(hidden, logits, anchors))
+        return self.probe.timed(lambda: self.drafter.markov(hidden, logits, anchors), requests)
 
 
 def whole_rounds(drafters: list[Rounds], cell: Cell, padded: int, eager: bool) -> list[dict]:
@@ -131,8 +132,8 @@ def whole_rounds(drafters: list[Rounds], cell: Cell, padded: int, eager: bool) -
             with captured(draft, drafts) as first:
                 # the card has been under such load for minutes: its clock settles sooner than a
                 # table's first point
-                settle = 0.6 * probe.grid.settle_seconds
-                whole, _, verify = timed_in_order([first, then], device, repeats, settle)
+                settling = probe.settling(cell.tokens, settle=0.6)
+                whole, _, verify = timed_in_order([first, then], device, repeats, *settling)
             found.append(
                 {
                     "seconds": whole.median,

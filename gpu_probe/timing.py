@@ -83,11 +83,14 @@ class Stopwatch:
         return [a.elapsed_time(b) / 1e3 for a, b in itertools.pairwise(self._marks)]
 
 
-def settled(run: Callable[[], object], device: str, slice_seconds: float, most: float) -> None:
+def settled(
+    run: Callable[[], object], device: str, slice_seconds: float, most: float, least: float = 0.0
+) -> None:
     """Runs until the card has found its clock under this very load.
 
-    Under the power limit a clock only sinks. Slices of ``slice_seconds`` are run until three in a
-    row agree within SETTLED, for ``most`` seconds at most; at least three runs without a limit.
+    Under the power limit a clock only sinks, and begins to only after a while. Slices of
+    ``slice_seconds`` are run until three in a row agree within SETTLED and ``least`` seconds have
+    passed, for ``most`` seconds at most; at least three runs without a limit.
     """
     clock = time.perf_counter
     for _ in range(2):
@@ -105,24 +108,30 @@ def settled(run: Callable[[], object], device: str, slice_seconds: float, most: 
         synchronize(device)
         rates.append(clock() - begin)
         last = rates[-3:]
+        if clock() - start < least:
+            continue
         if len(last) == 3 and max(last) - min(last) <= SETTLED * min(last):
             break
 
 
 def timed_in_order(
-    runs: Sequence[Callable[[], object]], device: str, repeats: int, settle: float = 0.0
+    runs: Sequence[Callable[[], object]],
+    device: str,
+    repeats: int,
+    settle: float = 0.0,
+    least: float = 0.0,
 ) -> list[Timing]:
     """Device time of ``runs`` one after the other: of all together, then of each.
 
     At most ``repeats`` times, queued without a pause; fewer when a third more no longer moves the
-    median by STEADY. ``settle``: seconds that the clock is given at most.
+    median by STEADY. ``settle``: seconds that the clock is given at most; ``least``: at least.
     """
 
     def once() -> None:
         for run in runs:
             run()
 
-    settled(once, device, settle / 16, settle)
+    settled(once, device, settle / 16, settle, least)
     rows: list[list[float]] = []
     median = 0.0
     batch, step = max(3, repeats // 3), len(runs) + 1
@@ -145,17 +154,27 @@ def timed_in_order(
     ]
 
 
-def timed(run: Callable[[], object], device: str, repeats: int, settle: float = 0.0) -> Timing:
+def timed(
+    run: Callable[[], object],
+    device: str,
+    repeats: int,
+    settle: float = 0.0,
+    least: float = 0.0,
+) -> Timing:
     """``timed_in_order`` of one run."""
-    return timed_in_order([run], device, repeats, settle)[0]
+    return timed_in_order([run], device, repeats, settle, least)[0]
 
 
 def timed_graph(
-    work: Callable[[], object], device: str, repeats: int, settle: float = 0.0
+    work: Callable[[], object],
+    device: str,
+    repeats: int,
+    settle: float = 0.0,
+    least: float = 0.0,
 ) -> Timing:
     """``timed`` over replays of ``work`` captured as a CUDA graph."""
     with captured(work, device) as replay:
-        return timed(replay, device, repeats, settle)
+        return timed(replay, device, repeats, settle, least)
 
 
 def synchronize(device: str) -> None:

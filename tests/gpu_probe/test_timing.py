@@ -55,6 +55,20 @@ def test_a_sinking_clock_is_waited_for(monkeypatch):
     assert card.takes(card.now) == pytest.approx(0.007)
 
 
+def test_a_clock_that_sinks_late_is_waited_for_as_long_as_asked(monkeypatch):
+    def late(now):
+        return 0.005 if now < 0.15 else 0.006
+
+    card = Card(monkeypatch, late)
+    timing.settled(card.run, "cpu", 0.025, 0.4)
+    assert card.takes(card.now) == 0.005
+    card = Card(monkeypatch, late)
+    timing.settled(card.run, "cpu", 0.025, 0.4, 0.3)
+    assert card.takes(card.now) == 0.006 and 0.3 < card.now < 0.36
+    card = Card(monkeypatch, late)
+    assert timed(card.run, "cpu", 6, 0.4, 0.3).median == pytest.approx(0.006)
+
+
 def test_a_restless_clock_is_given_up(monkeypatch):
     card = Card(monkeypatch, lambda now: 0.005 * (1 + now))
     timing.settled(card.run, "cpu", 0.025, 0.4)
