@@ -16,7 +16,10 @@ def _rows(head: list[str], rows: list[list]) -> str:
 
 
 def decode_steps(document: dict) -> str:
-    """Decode steps without drafts beside vLLM's and the floor of weights and cache."""
+    """Decode steps without drafts, timed whole and as charged, beside vLLM's and the floor's.
+
+    The floor: weights and cache read once.
+    """
     measured = document["measured"]
     vllm = VLLM[document["target"]["name"], document["hardware"]["gpu"]]
     context, rows = vllm["context"], []
@@ -24,12 +27,15 @@ def decode_steps(document: dict) -> str:
         at = cell["requests"]
         if cell["query_tokens"] == 1 and cell["context_tokens"] == context and at in vllm["none"]:
             seconds, engine = cell["seconds"] * 1e3, vllm["none"][at]
+            charged = seconds * cell["tables_ratio"]
             floor = floor_seconds(document, measured, at, context) * 1e3
             rows.append(
-                [at, f"{seconds:.2f}", f"{engine:.2f}", f"{seconds / engine:.2f}",
+                [at, f"{seconds:.2f}", f"{charged:.2f}", f"{engine:.2f}",
+                 f"{seconds / engine:.2f}", f"{charged / engine:.2f}",
                  f"{seconds / floor:.2f}", f"{engine / floor:.2f}"]
             )  # fmt: skip
-    head = ["requests", "probe, ms", "vLLM, ms", "ratio", "probe ÷ floor", "vLLM ÷ floor"]
+    head = ["requests", "whole step, ms", "tables, ms", "vLLM, ms", "whole ÷ vLLM",
+            "tables ÷ vLLM", "whole ÷ floor", "vLLM ÷ floor"]  # fmt: skip
     return _rows(head, rows)
 
 
@@ -145,9 +151,13 @@ def agreement_table(first: dict, second: dict) -> str:
 
 
 def main(paths: list[str]) -> int:
-    """Every table that the profiles allow; two of one name are compared with each other."""
+    """Every table that the profiles allow; two of one name are compared with each other.
+
+    What no drafter changes is printed once for each target.
+    """
     documents = [json.loads(Path(path).read_text(encoding="utf-8")) for path in paths]
     seen: dict[str, dict] = {}
+    targets = set()
     for document in documents:
         name = document["name"]
         target = document["target"]["name"], document["hardware"]["gpu"]
@@ -155,10 +165,12 @@ def main(paths: list[str]) -> int:
             print(f"\n{name}, two probes\n\n{agreement_table(seen[name], document)}")
             continue
         seen[name] = document
-        if target in VLLM and document["measured"].get("whole_steps"):
+        new = target not in targets
+        targets.add(target)
+        if new and target in VLLM and document["measured"].get("whole_steps"):
             print(f"\n{name}, decode steps\n\n{decode_steps(document)}")
             print(f"\nattention ÷ (KV bytes ÷ bandwidth)\n\n{attention_bandwidth(document)}")
-        if document["measured"].get("attention_kernel"):
+        if new and document["measured"].get("attention_kernel"):
             print(f"\n{name}, attention kernel\n\n{kernel_settings(document)}")
         if document["measured"].get("sequential"):
             print(f"\n{name}, sequential block\n\n{sequential_block(document)}")

@@ -44,6 +44,20 @@ def test_attention_over_the_bytes_it_must_read():
     assert fidelity.attention_bandwidth(made_up()).splitlines()[-1] == "| 64 | 2048 | 2.00 |"
 
 
+def test_decode_steps_as_timed_and_as_charged_beside_the_engine():
+    cell = {"requests": 8, "query_tokens": 1, "context_tokens": 1024}
+    measured = {
+        "whole_steps": [{**cell, "seconds": 0.0055, "tables_ratio": 1.1}],
+        "streamed_weight_bytes": 5e6 - 8 * 1024 * 100,
+        "target_kv_bytes": 100,
+        "copy_bandwidth": 1e9,
+    }
+    names = {"target": {"name": "Qwen3-8B"}, "hardware": {"gpu": "NVIDIA H200"}}
+    row = fidelity.decode_steps({**names, "measured": measured}).splitlines()[-1]
+    # vLLM's step of 8 requests takes 5.6905 ms
+    assert row == "| 8 | 5.50 | 6.05 | 5.69 | 0.97 | 1.06 | 1.10 | 1.14 |"
+
+
 def test_share_of_the_sequential_block():
     row = fidelity.sequential_block(made_up()).splitlines()[-1]
     assert row == "| 4 | 8.00 | 2.00 | 3.00 | 0.10 | 1.00% | -9.1% |"
