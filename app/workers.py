@@ -8,7 +8,9 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
+import workbench
 from workbench.compiled import is_cold
 from workbench.serving import kernels
 
@@ -42,9 +44,13 @@ def compile_loops() -> None:
     with _compiling:
         if not is_cold(kernels.commit_rounds):
             return
+        # in a checkout, -m would find the package there, and this server may run the installed one
+        here = [str(Path(workbench.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+        same = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, here))}
         arguments = ["simulate", "--trace", "chat", "--concurrency", "2", "--requests", "4"]
         subprocess.run(
             [sys.executable, "-m", "workbench.cli.main", *arguments],
+            env=os.environ | same,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

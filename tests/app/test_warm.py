@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from app import workers
 from tests.app.pages import open_page
 
 _ENDING = """
@@ -45,3 +46,16 @@ def test_the_first_visitor_finds_the_first_view_simulated():
 def test_a_process_at_work_ends_when_it_is_told_to():
     # 54 points of 100,000 requests: many minutes, were they finished
     subprocess.run([sys.executable, "-c", _ENDING], check=True, timeout=120, capture_output=True)
+
+
+def test_the_copy_that_runs_is_the_one_that_is_compiled(tmp_path, monkeypatch):
+    (tmp_path / "workbench").mkdir()
+    (tmp_path / "workbench" / "__init__.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)  # where another copy lies, as a checkout does
+    monkeypatch.setattr(workers, "is_cold", lambda _: True)
+    ended, run = [], subprocess.run
+    monkeypatch.setattr(
+        subprocess, "run", lambda *args, **kept: ended.append(run(*args, **kept).returncode)
+    )
+    workers.compile_loops()
+    assert ended == [0]
