@@ -95,6 +95,29 @@ def test_notes_say_what_was_mixed_and_what_ended_at_the_edge(trace, tmp_path, mo
     assert "10.000!" in said
 
 
+def test_a_note_names_positions_whose_confidences_got_worse(trace, tmp_path):
+    """A prefix that claims too much: T_2 mends its product by spoiling c_2."""
+    rng = np.random.default_rng(1)
+    requests = []
+    for _ in range(40):
+        second = rng.choice([0.2, 0.9], 60)
+        first = rng.random(60) < 0.5
+        passed = rng.random(60) < second
+        rows = [[0.999, round(float(c), 3)] for c in second]
+        requests.append({"accepted": [int(a) + int(a and b) for a, b in zip(first, passed,
+                         strict=True)], "confidence": rows})  # fmt: skip
+    path = write_trace(tmp_path / "t.jsonl", requests, block_size=2, confidence="raw")
+    code, said, _ = workbench("calibrate", "--trace", path, "--json", "-")
+    full = json.loads(said)
+    second = full["positions"][1]
+    assert code == 0 and second["after"]["brier"] > second["before"]["brier"] + 0.001
+    assert any(
+        note.startswith("position 2: the Brier score of c_k got worse") for note in full["notes"]
+    )
+    _, said, _ = workbench("calibrate", "--trace", trace, "--json", "-")
+    assert not any("Brier" in note for note in json.loads(said)["notes"])
+
+
 def test_positions_without_rows_are_dashes_and_null(tmp_path):
     requests = random_requests(np.random.default_rng(0), 10, 3, longest=2)
     path = write_trace(tmp_path / "short.jsonl", requests)

@@ -21,6 +21,7 @@ from workbench.traces import Trace, read_trace
 from workbench.traces.reading import SUFFIXES
 
 REPORT_FORMAT = "workbench.calibrate/1"
+WORSE = 1e-3  # of a Brier score; less is a slip of the grid or the split
 
 
 @click.command()
@@ -126,7 +127,14 @@ def _notes(traces: Sequence[Trace], reports: list[PositionReport]) -> list[str]:
     if edge:
         notes.append(
             f"position {edge}: the temperature ends at the edge of the grid, so it is no "
-            "measurement; see by the Brier score whether it helps"
+            "measurement"
+        )
+    worse = [r.position for r in reports if r.after.brier > r.before.brier + WORSE]
+    if worse:
+        named = ", ".join(map(str, worse))
+        notes.append(
+            f"position {named}: the Brier score of c_k got worse on the held-out half, "
+            "whatever the ECE says"
         )
     blind = [report.position for report in reports if not report.rows]
     if blind:
