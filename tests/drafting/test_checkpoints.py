@@ -154,6 +154,7 @@ def test_dflash_directory_counts_the_anchor(tmp_path):
         ({"target_layer_ids": [0, 1]}, "fc.weight: has shape [16, 48], not [16, 32]"),
         ({"mask_token_id": 11}, "mask_token_id 11"),
         ({"block_size": "seven"}, "block_size"),
+        ({"markov_rank": -1}, "markov_rank: has to be a whole number of at least 0"),
         ({"num_hidden_layers": 2}, "layers.1.input_layernorm.weight: the tensor is missing"),
     ],
 )

@@ -140,6 +140,39 @@ def test_an_interrupted_training_ends_the_same(folder, tmp_path, monkeypatch):
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
 
 
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("--block-size", "2"), "the checkpoint has block_size 3, these options 2"),
+        (("--mask-token-id", "5"), "the checkpoint has mask_token_id 257, these options 5"),
+        (("--target-layers", "1"), "target_layer_ids (0, 1), these options (0,)"),
+        (("--head", "rnn"), "markov_head_type vanilla, these options rnn"),
+        (("--layers", "2"), "the checkpoint has layers 1, these options 2"),
+    ],
+)
+def test_another_drafter_is_not_resumed(folder, tmp_path, change, message):
+    assert train(folder, tmp_path / "run").exit_code == 0
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    result = train(folder, tmp_path / "run", "--resume", "--steps", 14, *change)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert message in result.stderr
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_prompts_too_long_are_named_before_anything_is_recorded(folder, tmp_path):
+    assert train(folder, tmp_path / "run", "--steps", 1).exit_code == 0
+    out = tmp_path / "t.jsonl"
+    result = record(folder, tmp_path / "run", out, "--max-new-tokens", 240)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    # the 11th: two parts of five are full of shorter ones
+    assert "prompts.jsonl.gz: id 'talk-10': has 18 tokens, 16 fit beside 240 new ones" in (
+        result.stderr
+    )
+    result = record(folder, tmp_path / "run", out, "--max-new-tokens", 256)
+    assert "--max-new-tokens 256: leaves no room" in result.stderr
+    assert not out.exists() and not (tmp_path / "t.jsonl.parts").exists()
+
+
 def record(folder, run, out, *more):
     return invoke(
         "record", "--target", folder, "--drafter", run, "--prompts", folder / "prompts.jsonl.gz",
@@ -188,6 +221,7 @@ def test_an_interrupted_recording_ends_the_same(folder, tmp_path, monkeypatch):
         (("--prompts", "missing.jsonl"), "missing.jsonl"),
         (("--target-layers", "3"), "the target has 2 layers"),
         (("--mask-token-id", "258"), "the target has 258 tokens"),
+        (("--max-new-tokens", "300"), "--max-new-tokens 300: leaves no room for a prompt"),
     ],
 )
 def test_bad_input_is_one_line(folder, tmp_path, change, message):

@@ -25,7 +25,7 @@ def test_prompts_and_turns(tmp_path):
         ('{"domain":"math"}', "line 1: object missing required field `id`"),
         ('{"id":"a"}', "line 1: no prompt and no turns"),
         ('{"id":"a","turns":[1]}', r"line 1: turns\[0\]: expected `str`, got `int`"),
-        ("rubbish", "line 1"),
+        ("rubbish", r"line 1: is not JSON \(JSON is malformed"),
         ('{"id":"a","prompt":"x"}\n{"id":"a","prompt":"y"}', "line 2: id 'a' twice"),
         ("", "holds no prompts"),
     ],

@@ -88,6 +88,13 @@ def test_pieces_ragged_rows_and_rollback_equal_one_pass():
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_parameters"),
         ({"attention_bias": True}, "attention_bias"),
         ({"hidden_size": "many"}, "hidden_size"),
+        ({"intermediate_size": None}, "intermediate_size"),
+        ({"num_key_value_heads": 4}, "num_key_value_heads: 6 heads cannot share 4"),
+        ({"head_dim": -1}, "head_dim"),
+        # these load, and compute another model
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
         ({"intermediate_size": 81}, "mlp"),
         ({"num_hidden_layers": 2}, "layers.2"),
         ({"num_hidden_layers": 4}, "layers.3"),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import click
 
+from workbench.errors import InputError
+
 DTYPES = ("float32", "bfloat16", "float16")
 
 _SHARED = (
@@ -50,3 +52,14 @@ def drafting_options(function: Callable) -> Callable:
     for option in reversed(_SHARED):
         function = option(function)
     return function
+
+
+def room_for_prompts(context: int, new_tokens: int) -> int:
+    """Tokens that a prompt may have in the target's ``context``. Raises InputError if none."""
+    if context <= new_tokens:
+        raise InputError(
+            f"leaves no room for a prompt in the target's context of {context:,} tokens",
+            place=f"--max-new-tokens {new_tokens}",
+            mend="ask for fewer",
+        )
+    return context - new_tokens

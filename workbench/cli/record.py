@@ -10,11 +10,12 @@ import numpy as np
 from rich.progress import Progress
 
 from workbench.cli.console import make_console, write_json
-from workbench.cli.drafting_options import drafting_options
+from workbench.cli.drafting_options import drafting_options, room_for_prompts
 from workbench.cli.values import Number
 from workbench.drafting.extra import require
 from workbench.drafting.prompts import read_prompts
 from workbench.drafting.unbiased import unbiased
+from workbench.errors import InputError
 from workbench.files import check_outputs
 from workbench.traces import rounds_of, write_trace
 
@@ -71,6 +72,15 @@ def command(
         return record.Recorder(target, drafter, choices(number, 1), temperature=temperature, **wide)
 
     tokens = [text.chat([prompt.text]) for prompt in prompts]
+    room = room_for_prompts(target.config.context, max_new_tokens)
+    for prompt, asked in zip(prompts, tokens, strict=True):
+        if len(asked) > room:
+            raise InputError(
+                f"has {len(asked):,} tokens, {room:,} fit beside {max_new_tokens:,} new ones",
+                file=prompts_path,
+                place=f"id {prompt.id!r}",
+                mend="shorten it, or ask for fewer with --max-new-tokens",
+            )
     source = (
         f"workbench record: {Path(drafter_path).resolve().name} on {Path(prompts_path).name}, "
         f"{dtype}, at most {max_new_tokens} new tokens, seed {seed}"

@@ -9,7 +9,7 @@ import numpy as np
 from rich.progress import Progress, TextColumn
 
 from workbench.cli.console import make_console
-from workbench.cli.drafting_options import drafting_options
+from workbench.cli.drafting_options import drafting_options, room_for_prompts
 from workbench.cli.values import Number, Numbers
 from workbench.drafting.extra import require
 from workbench.drafting.prompts import read_prompts
@@ -112,7 +112,7 @@ def command(
         target.config, head, block_size, layers, target_layers, markov_rank, mask_token_id
     )
     tokens = [text.chat([prompt.text]) for prompt in prompts]
-    room = target.config.context - max_new_tokens - 2
+    room = room_for_prompts(target.config.context, max_new_tokens)
     room = min(room, max_prompt_tokens or room)
     tokens = [prompt for prompt in tokens if len(prompt) <= room]
     if not tokens:

@@ -11,6 +11,8 @@ from workbench.errors import InputError
 
 MODEL_TYPES = {"llama": False, "qwen3": True}  # model_type → whether queries and keys are normed
 HEAD_TYPES = ("vanilla", "rnn")  # DeepSpec's names; "vanilla" is the Markov head
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+         "intermediate_size", "num_key_value_heads", "head_dim")  # fmt: skip
 
 
 class BlockConfig(msgspec.Struct, kw_only=True, frozen=True):
@@ -126,9 +128,9 @@ def drafter_config(raw: dict, file: str | os.PathLike) -> DrafterConfig:
                 place=name,
                 mend="give a DFlash or DSpark checkpoint",
             )
-    if type(fields["block_size"]) is not int:
-        raise InputError("is no whole number", file=file, place="block_size", mend="give γ")
+    _check_whole("block_size", fields["block_size"], 1, file)
     rank = fields.get("markov_rank") or 0
+    _check_whole("markov_rank", rank, 0, file)
     head = fields.get("markov_head_type") or "vanilla"
     if rank and head not in HEAD_TYPES:
         raise InputError(
@@ -194,35 +196,54 @@ def _blocks(raw: dict, file: str | os.PathLike) -> dict:
             place="rope_parameters",
             mend="only unscaled RoPE is",
         )
-    for name in ("attention_bias", "mlp_bias"):
-        if raw.get(name):
-            raise InputError(
-                "biased projections are not supported",
-                file=file,
-                place=name,
-                mend="give a model without",
-            )
-    for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
-        if not isinstance(raw.get(name), int) or raw[name] < 1:
-            raise InputError(
-                "has to be a whole number of at least 1",
-                file=file,
-                place=name,
-                mend="restore the file",
-            )
+    _check_plain(raw, file)
+    for name in SIZES:
+        # the last two may be left to follow from others
+        if name not in SIZES[-2:] or raw.get(name) is not None:
+            _check_whole(name, raw.get(name), 1, file)
     heads = raw["num_attention_heads"]
+    kv_heads = raw.get("num_key_value_heads") or heads
+    if heads % kv_heads:
+        raise InputError(
+            f"{heads} heads cannot share {kv_heads}",
+            file=file,
+            place="num_key_value_heads",
+            mend="restore the file",
+        )
     return {
         "hidden": raw["hidden_size"],
         "layers": raw["num_hidden_layers"],
         "heads": heads,
-        "kv_heads": raw.get("num_key_value_heads") or heads,
+        "kv_heads": kv_heads,
         "head_dim": raw.get("head_dim") or raw["hidden_size"] // heads,
-        "ffn": raw.get("intermediate_size"),
+        "ffn": raw["intermediate_size"],
         "vocabulary": raw["vocab_size"],
         "rope_theta": raw.get("rope_theta") or rope.get("rope_theta", 10_000.0),
         "rms_eps": raw.get("rms_norm_eps", 1e-6),
         "qk_norm": MODEL_TYPES.get(raw.get("model_type"), False),
     }
+
+
+def _check_whole(name: str, value: object, least: int, file: str | os.PathLike) -> None:
+    if type(value) is not int or value < least:
+        problem = f"has to be a whole number of at least {least}"
+        raise InputError(problem, file=file, place=name, mend="restore the file")
+
+
+def _check_plain(raw: dict, file: str | os.PathLike) -> None:
+    """Refuse what would load and compute another model."""
+    layers = raw.get("layer_types") or []
+    for name, other, what in (
+        ("attention_bias", raw.get("attention_bias"), "biased projections"),
+        ("mlp_bias", raw.get("mlp_bias"), "biased projections"),
+        ("hidden_act", raw.get("hidden_act", "silu") != "silu", "activations but silu"),
+        ("use_sliding_window", raw.get("use_sliding_window"), "sliding windows"),
+        ("layer_types", set(layers) - {"full_attention"}, "layers but full attention"),
+    ):
+        if other:
+            raise InputError(
+                f"{what} are not supported", file=file, place=name, mend="give a model without"
+            )
 
 
 def _convert(kind: type, fields: dict, file: str | os.PathLike):

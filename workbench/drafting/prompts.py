@@ -41,10 +41,15 @@ def read_prompts(
             continue
         try:
             prompt = decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except msgspec.ValidationError as error:
             problem, field, mend = explain(error)
             place = f"line {number}" + (f": {field}" if field else "")
             raise InputError(problem, file=path, place=place, mend=mend) from error
+        except msgspec.DecodeError as error:
+            raise InputError(
+                f"is not JSON ({error})", file=path, place=f"line {number}",
+                mend="correct or delete the line",
+            ) from error  # fmt: skip
         if not prompt.text or prompt.id in ids:
             problem = f"id {prompt.id!r} twice" if prompt.text else "no prompt and no turns"
             raise InputError(problem, file=path, place=f"line {number}", mend="correct it there")

@@ -20,6 +20,7 @@ from torch import Tensor
 from workbench.drafting.batches import Batch, Batches
 from workbench.drafting.block_attention import TILE
 from workbench.drafting.checkpoints import make_folder, save_drafter, write_tensors
+from workbench.drafting.config import drafter_config, read_config
 from workbench.drafting.data import Sequences
 from workbench.drafting.dspark import Drafter
 from workbench.drafting.hf_weights import assign, read_tensors
@@ -156,11 +157,13 @@ class Trainer:
     def resume(self, folder: str | os.PathLike) -> None:
         """Load what ``save`` wrote.
 
-        Raises InputError if it is missing, of another drafter or of another optimiser.
+        Raises InputError if it is missing, of another drafter or of another optimiser; what else
+        was chosen may differ.
         """
         path = Path(folder) / STATE
         if not path.is_file():
             raise InputError("no such file", file=path, mend="start without resuming")
+        self._check_same(Path(folder) / "config.json")
         parts: dict[str, dict[str, Tensor]] = {}
         for name, tensor in read_tensors(path.parent):
             part, _, name = name.partition("/")
@@ -175,3 +178,17 @@ class Trainer:
         assign(self.drafter, parts.pop("weight", {}), path, replace=False)
         self.optimisers.load(parts)
         self.step, self.seconds = int(about["step"]), float(about.get("seconds", 0.0))
+
+    def _check_same(self, path: Path) -> None:
+        """γ, mask and layers change what weights mean, not their shapes."""
+        if not path.is_file():
+            return  # a crash between the state and it
+        saved, mine = drafter_config(read_config(path), path), self.drafter.config
+        for name in mine.__struct_fields__:
+            was, now = getattr(saved, name), getattr(mine, name)
+            if was != now:
+                raise InputError(
+                    f"the checkpoint has {name} {was}, these options {now}",
+                    file=path,
+                    mend="resume with the options that it began with, or name another folder",
+                )
