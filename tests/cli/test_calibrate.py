@@ -110,7 +110,7 @@ def test_a_note_names_positions_whose_confidences_got_worse(trace, tmp_path):
     code, said, _ = workbench("calibrate", "--trace", path, "--json", "-")
     full = json.loads(said)
     second = full["positions"][1]
-    assert code == 0 and second["after"]["brier"] > second["before"]["brier"] + 0.001
+    assert code == 0 and second["after"]["brier"] > second["before"]["brier"] + 0.002
     assert any(
         note.startswith("position 2: the Brier score of c_k got worse") for note in full["notes"]
     )

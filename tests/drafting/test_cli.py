@@ -165,7 +165,7 @@ def test_prompts_too_long_are_named_before_anything_is_recorded(folder, tmp_path
     result = record(folder, tmp_path / "run", out, "--max-new-tokens", 240)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1
     # the 11th: two parts of five are full of shorter ones
-    assert "prompts.jsonl.gz: id 'talk-10': has 18 tokens, 16 fit beside 240 new ones" in (
+    assert "prompts.jsonl.gz: id 'talk-10': has 18 tokens, 1 to 16 fit beside 240 new ones" in (
         result.stderr
     )
     result = record(folder, tmp_path / "run", out, "--max-new-tokens", 256)

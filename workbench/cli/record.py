@@ -74,9 +74,9 @@ def command(
     tokens = [text.chat([prompt.text]) for prompt in prompts]
     room = room_for_prompts(target.config.context, max_new_tokens)
     for prompt, asked in zip(prompts, tokens, strict=True):
-        if len(asked) > room:
+        if not 1 <= len(asked) <= room:
             raise InputError(
-                f"has {len(asked):,} tokens, {room:,} fit beside {max_new_tokens:,} new ones",
+                f"has {len(asked):,} tokens, 1 to {room:,} fit beside {max_new_tokens:,} new ones",
                 file=prompts_path,
                 place=f"id {prompt.id!r}",
                 mend="shorten it, or ask for fewer with --max-new-tokens",

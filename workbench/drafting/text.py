@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from workbench.drafting.config import read_config
 from workbench.errors import InputError
 
 
@@ -20,10 +20,20 @@ class Text:
     def __init__(
         self, tokenizer: Tokenizer, template: str | None, names: dict[str, str] | None = None
     ):
-        """``names``: what the template calls special tokens, ``bos_token`` and the like."""
+        """``names``: what the template calls special tokens, ``bos_token`` and the like.
+
+        Raises InputError for a template that is none.
+        """
         self.tokenizer, self._names = tokenizer, names or {}
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        self._template = None if template is None else environment.from_string(template)
+        try:
+            self._template = None if template is None else environment.from_string(template)
+        except TemplateError as error:
+            raise InputError(
+                f"is no template that can be read ({error})",
+                place="chat_template",
+                mend="restore the model's files",
+            ) from error
 
     @classmethod
     def byte_level(
@@ -61,8 +71,12 @@ class Text:
         settings_file = path.with_name("tokenizer_config.json")
         template_file = path.with_name("chat_template.jinja")
         if settings_file.is_file():
-            settings = msgspec.json.decode(settings_file.read_bytes())
+            settings = read_config(settings_file)
             template = settings.get("chat_template")
+        if isinstance(template, list):  # several, each with its name
+            template = {
+                one.get("name"): one.get("template") for one in template if isinstance(one, dict)
+            }.get("default")
         if template_file.is_file():
             template = template_file.read_text(encoding="utf-8")
         names = {}
