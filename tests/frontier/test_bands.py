@@ -71,6 +71,12 @@ def test_default_anchors_lie_inside_the_baselines_range():
     assert list(group_frontier("g", runs, "missing").sla) == []
 
 
+@pytest.mark.parametrize(("slow", "fast"), [(309.77, 309.77), (1 / 3, 1 / 3), (309.2, 309.6)])
+def test_default_anchors_can_be_reached_in_a_narrow_range_too(slow, fast):
+    group = group_frontier("g", [run("a", 2, slow, 20), run("a", 1, fast, 10)], "a")
+    assert group.sla and all(slow <= anchor <= fast for anchor in group.sla)
+
+
 def test_loads_come_in_order():
     runs = [run("a", n, 100 - n, n) for n in (16, 2, 4)]
     points = group_frontier("g", runs, "a").schedulers[0].points

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import platformdirs
 
 from workbench.errors import InputError
-from workbench.files import check_outputs
 
 
 def storage_url(given: str | None) -> str:
@@ -16,7 +15,6 @@ def storage_url(given: str | None) -> str:
     if given is not None and "://" in given:
         return given
     if given is not None:
-        check_outputs({"--storage": given})
         return f"sqlite:///{given}"
     path = platformdirs.user_data_path("workbench") / "tune.db"
     try:
@@ -29,6 +27,12 @@ def storage_url(given: str | None) -> str:
             mend="name a file",
         ) from error
     return f"sqlite:///{path}"
+
+
+def storage_file(url: str) -> str | None:
+    """The SQLite file of a database's URL; None for any other database."""
+    path = url.removeprefix("sqlite:///").partition("?")[0]
+    return path if url.startswith("sqlite:///") and path != ":memory:" else None
 
 
 def shown(url: str) -> str:

@@ -10,7 +10,7 @@ import click
 from workbench.cli.options import as_simulate, simulation_options
 from workbench.cli.parallel import cache_options, job_count, open_cache, progress_bar
 from workbench.cli.setup import Setup
-from workbench.cli.study_storage import shown, storage_errors, storage_url
+from workbench.cli.study_storage import shown, storage_errors, storage_file, storage_url
 from workbench.cli.tune_output import check_folder, report
 from workbench.cli.values import Numbers, Pairs, weighted
 from workbench.engines import ENGINES
@@ -29,6 +29,7 @@ from workbench.frontier.space import (
     drafts_blocks,
 )
 from workbench.schedulers import spelled_out
+from workbench.serving import require_confidence
 from workbench.traces import read_trace
 
 DEFAULT_CONCURRENCY = 64
@@ -36,6 +37,7 @@ _TUNED = ("schedulers", "block_size", "max_running", "token_budget", "graph_size
 _OWN = (*_TUNED, "concurrency", "rate", "stagger", "slo")
 _RUNNING = (8, 16, 32, 64, 128, 256, 512, 1024)
 _BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
+_LONGEST_NAME = 512  # of a study, in Optuna's tables
 _positive = click.IntRange(min=1, max=1 << 24)
 
 
@@ -143,12 +145,18 @@ def command(**given):
     machines.
     """
     tuner_module = _tuner_module()
+    if given["study"] is not None and not 0 < len(given["study"]) <= _LONGEST_NAME:
+        raise InputError(
+            f"is a name of 1 to {_LONGEST_NAME} letters", place="--study", mend="give another"
+        )
     setup, families = _setup(given)
-    check_outputs({"--json": given["json_path"]}, setup.files(), streams=("--json",))
+    storage = storage_url(given["storage"])
+    outputs = {"--storage": storage_file(storage), "--json": given["json_path"]}
+    check_outputs(outputs, setup.files(), streams=("--json",))
     if given["export"] is not None:
-        check_folder(given["export"])
+        check_folder(given["export"], outputs)
     problem = _problem(given, setup, families)
-    cache, storage = open_cache(given), storage_url(given["storage"])
+    cache = open_cache(given)
     began, complete = time.perf_counter(), True
     kinds = []
     with (
@@ -214,8 +222,12 @@ def _setup(given: dict) -> tuple[Setup, tuple[str, ...]]:
         families = families or ("none",)
         return setup(families), families
     if not families:
-        first = read_trace(weighted(given["traces"][0])[0])
-        families = default_families(first.confidence is not None)
+        traces = [read_trace(weighted(name)[0]) for name in given["traces"]]
+        families = default_families(
+            all(trace.confidence is not None for trace in traces),
+            max(trace.header.confidence_sees for trace in traces),  # token, if any does
+            max(trace.header.temperature for trace in traces),
+        )
     examples = Space(families, 1, (), (), ()).examples()
     return setup(examples), families
 
@@ -241,7 +253,8 @@ def _blocks(given: dict, families: tuple[str, ...], gamma: int) -> tuple[int, ..
 
 
 def _problem(given: dict, setup: Setup, families: tuple[str, ...]) -> Problem:
-    check_families(families, setup.gamma)
+    for scheduler in check_families(families, setup.gamma):
+        require_confidence(setup.population, scheduler)
     ladders = tuple(dict.fromkeys(given["graph_sizes"])) or (MEASURED,)
     space = Space(
         families,

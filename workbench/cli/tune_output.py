@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.cli.again import command_line
@@ -56,7 +57,7 @@ def report(given: dict, setup: Setup, problem: Problem, tuner, kinds: list[Found
             | ({} if complete else {"partial": True}),
         )
     if given["json_path"] != "-":
-        _print(given, problem, best, kinds, commands, engines, notes)
+        _print(given, tuner, best, kinds, commands, engines, notes)
 
 
 def _notes(setup: Setup, problem: Problem, best: list[Found], complete: bool) -> list[str]:
@@ -71,7 +72,8 @@ def _notes(setup: Setup, problem: Problem, best: list[Found], complete: bool) ->
     return notes
 
 
-def _print(given, problem: Problem, best, kinds, commands, engines, notes) -> None:
+def _print(given, tuner, best, kinds, commands, engines, notes) -> None:
+    problem = tuner.problem
     console = make_console()
     if best:
         console.print(pareto_table(problem.objectives, best))
@@ -80,7 +82,12 @@ def _print(given, problem: Problem, best, kinds, commands, engines, notes) -> No
     for note in notes:
         console.print(f"note: {note}", soft_wrap=not console.is_terminal)
     if not best:
-        console.print("no configuration was found that keeps all limits")
+        counts = tuner.counts()
+        if counts["fail"] and not counts["complete"] + counts["pruned"]:
+            needed = ", ".join(problem.objectives)
+            console.print(f"no trial has a figure for {needed}: are all outputs one token long?")
+        else:
+            console.print("no configuration was found that keeps all limits")
         return
     first, unit = problem.objectives[0], OBJECTIVES[problem.objectives[0]].unit
     others = [
@@ -118,7 +125,8 @@ def _kind(one: Found) -> str:
 
 def _called(one: Found) -> str:
     drafts = f" of blocks of {one.chosen.block_size}" if one.chosen.block_size else ""
-    return one.chosen.scheduler + drafts
+    biased = "" if one.figures["lossless"] else " (biased)"
+    return one.chosen.scheduler + biased + drafts
 
 
 # A command ---------------------------------------------------------------------------------------
@@ -178,9 +186,20 @@ def _engines(engines: tuple[str, ...], setup: Setup, problem: Problem, one: Foun
     return made
 
 
-def check_folder(path: str) -> None:
-    """Raises InputError, before anything is simulated, if settings cannot be written there."""
+def check_folder(path: str, outputs: Mapping[str, str | None]) -> None:
+    """Raises InputError, before anything is simulated, if settings cannot be written there.
+
+    outputs: option → file that is written too.
+    """
+    if not path:
+        raise InputError("no folder is named", place="--export", mend="name one")
     there = Path(path)
+    above = {there.resolve(), *there.resolve().parents}
+    for option, file in outputs.items():
+        if file and file != "-" and Path(file).resolve() in above:
+            raise InputError(
+                f"is written by {option} too", file=path, place="--export", mend="name another"
+            )
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):

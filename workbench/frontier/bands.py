@@ -89,12 +89,21 @@ def group_frontier(
 
 
 def default_anchors(schedulers: Sequence[SchedulerFrontier], baseline: str) -> list[float]:
-    """Speeds at a quarter, half and three quarters of the baseline's range, two digits each."""
+    """Speeds at a quarter, half and three quarters of the baseline's range.
+
+    Of two digits; more where none of two lies in the range.
+    """
     speeds = next((s.curve.speed for s in schedulers if s.scheduler == baseline), np.zeros(0))
     if not len(speeds):
         return []
     parts = np.interp([0.25, 0.5, 0.75], [0, 1], [speeds[0], speeds[-1]])
-    return list(dict.fromkeys(float(f"{speed:.2g}") for speed in parts))
+    return list(dict.fromkeys(_rounded(speed, speeds[0], speeds[-1]) for speed in parts))
+
+
+def _rounded(speed: float, low: float, high: float) -> float:
+    """With the fewest digits that keep it in low..high."""
+    rounded = (float(f"{speed:.{digits}g}") for digits in range(2, 18))
+    return next((value for value in rounded if low <= value <= high), float(speed))
 
 
 def on_curve(run: dict) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from workbench.errors import InputError
 from workbench.profiles import Profile, StepCost, ladder, with_graph_sizes
-from workbench.schedulers import Scheduler, create
+from workbench.schedulers import Scheduler, create, lossless
 from workbench.serving import Arm
 
 MEASURED = "profile"  # the capture sizes that the profile was measured with
@@ -141,11 +141,15 @@ def drafts_blocks(family: str) -> bool:
     return family.partition(":")[0] not in ("none", "static")
 
 
-def default_families(confidence: bool) -> tuple[str, ...]:
-    """Schedulers that can be deployed and keep the output unbiased, where confidences see only
-    the prefix; without recorded confidences those that need none.
+def default_families(
+    confidence: bool, sees: str = "prefix", temperature: float = 1.0
+) -> tuple[str, ...]:
+    """Schedulers that can be deployed and keep the output unbiased.
+
+    confidence: whether the traces have any; sees, temperature: as ``schedulers.lossless`` has them.
     """
-    return ("none", "static", "threshold", "greedy", "topk") if confidence else ("none", "static")
+    able = ("none", "static", "threshold", "greedy", "topk") if confidence else ("none", "static")
+    return tuple(one for one in able if lossless(create(_FREE.get(one, one), 1), sees, temperature))
 
 
 def check_families(families: Sequence[str], block_size: int) -> list[Scheduler]:

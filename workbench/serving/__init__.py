@@ -3,7 +3,13 @@
 from workbench.serving.arm import Arm, Demand
 from workbench.serving.load import Load, stream
 from workbench.serving.options import Options
-from workbench.serving.population import Population, build_population, request_order, shortened
+from workbench.serving.population import (
+    Population,
+    build_population,
+    request_order,
+    require_confidence,
+    shortened,
+)
 from workbench.serving.replica import Replica
 from workbench.serving.router import ROUTERS
 from workbench.serving.simulate import Run
@@ -23,6 +29,7 @@ __all__ = [
     "from_arrivals",
     "from_recordings",
     "request_order",
+    "require_confidence",
     "shortened",
     "stream",
 ]

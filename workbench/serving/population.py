@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from workbench.errors import InputError
+from workbench.schedulers import Scheduler
 from workbench.traces import Trace, densify
 
 
@@ -173,6 +174,20 @@ def shortened(population: Population, block_size: int) -> Population:
         ),
         accepted=_frozen(np.minimum(population.accepted, block_size)),
         confidence=None if confidence is None else _frozen(confidence[:, :block_size]),
+    )
+
+
+def require_confidence(population: Population | None, scheduler: Scheduler) -> None:
+    """Raises InputError if ``scheduler`` reads confidences and there are none."""
+    if not scheduler.needs_confidence or (population and population.confidence is not None):
+        return
+    raise InputError(
+        f"scheduler {scheduler.name} needs confidences, which this trace does not carry"
+        if population
+        else f"scheduler {scheduler.name} needs a recorded trace",
+        file=", ".join(trace.name for trace in population.traces) if population else None,
+        place="confidence" if population else "--trace",
+        mend="record them, or compare none, static:k and oracle",
     )
 
 

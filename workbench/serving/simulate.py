@@ -13,14 +13,13 @@ import numpy as np
 import simpy
 from simpy.events import NORMAL, URGENT
 
-from workbench.errors import InputError
 from workbench.profiles import Belief, StepCost, TruthBelief
 from workbench.schedulers import Scheduler, lossless
 from workbench.serving.load import Load
 from workbench.serving.loop import FINISHED_SOME
 from workbench.serving.metrics import Recorder, named, summarise
 from workbench.serving.options import Options
-from workbench.serving.population import Population
+from workbench.serving.population import Population, require_confidence
 from workbench.serving.replica import Replica
 from workbench.serving.router import make_router
 from workbench.serving.workload import Workload
@@ -57,7 +56,7 @@ class Run:
         self.served_users: set[int] = set()
         schedulers = [new_scheduler() for _ in range(replicas)]
         self.scheduler = schedulers[0]
-        self._check_confidence()
+        require_confidence(population, self.scheduler)
         self.replicas = [
             Replica(
                 workload,
@@ -80,21 +79,6 @@ class Run:
         self.env.process(self._closed() if load.concurrency else self._open())
         for index in range(replicas):
             self.env.process(self._serve(index))
-
-    def _check_confidence(self) -> None:
-        population = self.population
-        if not self.scheduler.needs_confidence or (
-            population and population.confidence is not None
-        ):
-            return
-        raise InputError(
-            f"scheduler {self.scheduler.name} needs confidences, which this trace does not carry"
-            if population
-            else f"scheduler {self.scheduler.name} needs a recorded trace",
-            file=", ".join(trace.name for trace in population.traces) if population else None,
-            place="confidence" if population else "--trace",
-            mend="record them, or compare none, static:k and oracle",
-        )
 
     # Arrivals ------------------------------------------------------------------------------------
 
