@@ -62,7 +62,7 @@ class Study:
         try:
             from workbench.frontier.tuner import Tuner  # Optuna takes a second to import
 
-            with Pool([self._demand], jobs=1) as pool:
+            with Pool(self.problem.demands(self._demand), jobs=1) as pool:
                 self._tuner = Tuner(self.problem, pool)
                 while self.done < self.trials and not self.cancelled:
                     self._tuner.run(1)
@@ -88,6 +88,8 @@ def command(problem: Problem, one: Found, traces: list[str], profile: str) -> st
         parts += ["--concurrency", str(load.concurrency), *(["--stagger"] if load.stagger else [])]
     else:
         parts += ["--rate", f"{load.rate:g}"]
+    if chosen.block_size is not None:
+        parts += ["--block-size", str(chosen.block_size)]
     parts += ["--requests", str(problem.requests)]
     parts += ["--max-running", str(chosen.max_running), "--token-budget", str(chosen.token_budget)]
     if chosen.graph_sizes != MEASURED:

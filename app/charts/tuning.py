@@ -21,6 +21,7 @@ def table(objectives: Sequence[str], found: Sequence[Found]) -> pd.DataFrame:
             {
                 "trial": one.number,
                 "scheduler": one.chosen.scheduler,
+                "drafts a block": str(one.chosen.block_size or "all"),
                 "max running": one.chosen.max_running,
                 "token budget": one.chosen.token_budget,
                 **_figures(objectives, one),
@@ -71,7 +72,7 @@ def trials(
         y,
         hue,
         fill=alt.condition("datum.limits == 'kept'", hue, alt.value("transparent")),
-        tooltip=["trial", "scheduler", "max running", "token budget", "limits"]
+        tooltip=["trial", "scheduler", "drafts a block", "max running", "token budget", "limits"]
         + [alt.Tooltip("y:Q", title=_title(objectives[0]), format=",.4~g")]
         + ([alt.Tooltip("x:Q", title=_title(second), format=",.4~g")] if second else []),
     )

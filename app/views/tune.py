@@ -13,7 +13,13 @@ from app.tuning import Study, command
 from workbench.errors import InputError
 from workbench.frontier.objectives import OBJECTIVES
 from workbench.frontier.problem import Problem
-from workbench.frontier.space import MEASURED, Deployments, Space, default_families
+from workbench.frontier.space import (
+    MEASURED,
+    Deployments,
+    Space,
+    default_families,
+    drafts_blocks,
+)
 from workbench.serving import Arm, Load
 
 _RUNNING = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -26,8 +32,9 @@ def page(scene: Scene) -> None:
     """Draw the page."""
     st.title("Tune")
     st.caption(
-        "An Optuna study over schedulers, their parameters, running requests and token budget, at "
-        "one load. For studies that are kept or shared between machines: `workbench tune`."
+        "An Optuna study over schedulers, their parameters, drafts per block, running requests "
+        "and token budget, at one load. For studies that are kept or shared between machines: "
+        "`workbench tune`."
     )
     problem, trials = _problem(scene)
     study: Study | None = st.session_state.get("study")
@@ -76,8 +83,13 @@ def _problem(scene: Scene) -> tuple[Problem, int]:
         "ttft": _limit(ttft, "TTFT p99 ≤ (ms; 0: any)", 0, "ttft limit") / 1e3,
         "tpot": _limit(tpot, "TPOT p99 ≤ (ms; 0: any)", 0.0, "tpot limit") / 1e3,
     }
-    families = default_families(scene.population.confidence is not None)
-    space = Space(families, scene.gamma, _RUNNING, _BUDGETS, (MEASURED,))
+    population, blocks = scene.population, tuple(range(1, scene.gamma + 1))
+    families = default_families(
+        population.confidence is not None, population.confidence_sees, population.temperature
+    )
+    if not any(drafts_blocks(family) for family in families):
+        blocks = ()
+    space = Space(families, scene.gamma, _RUNNING, _BUDGETS, (MEASURED,), blocks)
     load = Load(concurrency=users, stagger=True)
     problem = Problem(
         space,
