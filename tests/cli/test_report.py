@@ -89,3 +89,9 @@ def _renamed(sweep):
     path = sweep.with_suffix(".html")
     path.write_bytes(sweep.read_bytes())
     return path
+
+
+def test_an_empty_name_is_no_sweep(tmp_path):
+    assert "name a file that `workbench sweep --json` has written" in refused(
+        tmp_path / "p.html", "--sweep", ""
+    )

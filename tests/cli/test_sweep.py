@@ -163,6 +163,14 @@ def test_rows_come_while_it_runs(toy, tmp_path):
     assert "written by --stream too" in refused(*args, "--stream", "-", "--json", "-")
 
 
+def test_letters_that_a_plots_font_lacks_warn_nobody(toy, tmp_path):
+    trace = tmp_path / "数学.jsonl"
+    trace.write_bytes(toy[1].read_bytes())
+    args = ["--trace", trace, *toy[2:], "--concurrency", "1,2", "--plot", tmp_path / "f.png"]
+    code, _, err = workbench("sweep", *args)
+    assert code == 0 and err.count("\n") == 1 and (tmp_path / "f.png").stat().st_size > 0
+
+
 def test_seeds_give_bands(toy):
     (group,) = sweep(
         *toy, "--scheduler", "greedy", "--concurrency", "2", "--seeds", 3, "--seed", 5
@@ -203,7 +211,10 @@ def test_rates_and_lengths_without_traces(toy, tmp_path):
 def test_refusals(toy, tmp_path):
     assert "--apart" in refused(*toy, "--apart")
     assert "--cache and --no-cache" in refused(*toy, "--no-cache")
-    assert "no scheduler 'statik'" in refused(*toy, "--baseline", "statik")
+    assert "--baseline statik: no scheduler 'statik'" in refused(*toy, "--baseline", "statik")
+    assert "--baseline static:9: " in refused(*toy, "--baseline", "static:9")
+    assert "no scheduler ''" in refused(*toy, "--baseline", "")
+    assert "--cache: no folder is named" in refused(*toy, "--cache", "")
     assert ".png" in refused(*toy, "--plot", tmp_path / "p.gif")
     assert "--csv" in refused(*toy, "--csv", tmp_path / "none" / "r.csv")
     assert "is read too" in refused(*toy, "--json", toy[1])

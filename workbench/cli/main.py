@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
+import warnings
 
 try:
     import click
@@ -65,7 +66,10 @@ def run(command: click.Command, prog_name: str, args: list[str] | None = None) -
     has gone (``| head``) is no error.
     """
     try:
-        code = _invoke(command, prog_name, args)
+        with warnings.catch_warnings():
+            # a file's name may have letters that a plot's font lacks
+            warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
+            code = _invoke(command, prog_name, args)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code

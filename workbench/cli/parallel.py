@@ -47,7 +47,10 @@ def open_cache(given: dict) -> Cache | None:
         if given["cache_folder"] is not None:
             raise InputError("exclude each other", place="--cache and --no-cache", mend="give one")
         return None
-    cache = Cache(Path(given["cache_folder"]) if given["cache_folder"] else default_folder())
+    folder = given["cache_folder"]
+    if folder == "":
+        raise InputError("no folder is named", place="--cache", mend="name one, or leave it out")
+    cache = Cache(default_folder() if folder is None else Path(folder))
     cache.prepare()
     return cache
 

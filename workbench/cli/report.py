@@ -42,7 +42,7 @@ def command(ctx, out, sweep_file, **given):
     """
     if Path(out).suffix.lower() not in SUFFIXES:
         raise InputError("is no name of an HTML page", file=out, mend=f"end it in {SUFFIXES[0]}")
-    study, complete = _read(ctx, out, sweep_file) if sweep_file else _swept(out, given)
+    study, complete = _read(ctx, out, sweep_file) if sweep_file is not None else _swept(out, given)
     # drawing libraries take longest to load
     from workbench.report.page import recommendations, render
 

@@ -10,7 +10,7 @@ from workbench.cli.setup import Setup
 from workbench.errors import InputError
 from workbench.frontier import Group, Study
 from workbench.profiles import default_profile_name
-from workbench.schedulers import create
+from workbench.schedulers import Scheduler, create
 from workbench.serving import Arm
 
 DEFAULT_CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -60,8 +60,10 @@ def study_of(given: dict, setups: dict[str, Setup]) -> Study:
     groups = []
     for name, setup in setups.items():
         arms = _named_arms(setup)
-        spec = given["baseline"] or ("static:1" if setup.population else "none")
-        baseline = create(spec, setup.gamma)
+        spec = given["baseline"]
+        if spec is None:
+            spec = "static:1" if setup.population else "none"
+        baseline = _baseline(spec, setup.gamma)
         if baseline.drafter and setup.population is None:
             raise InputError(
                 f"{spec} drafts, and arrivals alone say nothing of acceptance",
@@ -74,6 +76,13 @@ def study_of(given: dict, setups: dict[str, Setup]) -> Study:
     first = next(iter(setups.values()))
     seeds = range(given["seed"], given["seed"] + given["seeds"])
     return Study(groups, first.loads, seeds, given["slo"], given["gpu_hour_usd"])
+
+
+def _baseline(spec: str, gamma: int) -> Scheduler:
+    try:
+        return create(spec, gamma)
+    except InputError as error:
+        raise InputError(error.problem, place=f"--baseline {spec}", mend=error.mend) from error
 
 
 def _named_arms(setup: Setup) -> dict[str, Arm]:

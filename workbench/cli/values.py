@@ -34,7 +34,8 @@ class Numbers(click.ParamType):
             numbers.append(number)
         if self.count is not None:
             if len(numbers) != self.count:
-                self.fail(f"'{value}' is not {self.count} numbers", param, ctx)
+                many = "one number" if self.count == 1 else f"{self.count} numbers"
+                self.fail(f"'{value}' is not {many}", param, ctx)
             return tuple(numbers)
         return tuple(dict.fromkeys(numbers))
 
