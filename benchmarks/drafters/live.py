@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from benchmarks.drafters import counting
 from benchmarks.drafters.recordings import record
 from benchmarks.drafters.replay import RecordedPasses
 from benchmarks.drafters.work import Work
 from workbench.drafting.decode import Decoder, Request
 from workbench.drafting.lanes import StepSeconds
 from workbench.drafting.recording import make_trace
-from workbench.profiles import Profile, StepCost, TruthBelief, default_profile_name, read_profile
+from workbench.profiles import StepCost, TruthBelief
 from workbench.schedulers import Scheduler, create
-from workbench.serving import Arm, Demand, Load, Options, build_population, stream
 
 
 class Figure(msgspec.Struct, kw_only=True):
@@ -44,12 +44,6 @@ class Figure(msgspec.Struct, kw_only=True):
     seconds: float  # of live decoding
 
 
-def profile() -> Profile:
-    """The default one without what depends on context and prompts: the live loop has neither."""
-    return msgspec.structs.replace(read_profile(default_profile_name), attention=None,
-                                   prefill=None, mixed=None)  # fmt: skip
-
-
 def believed(scheduler: Scheduler, cost: StepCost, gamma: int) -> StepSeconds:
     """What ``scheduler`` believes a step costs, in simulation and live."""
     truth = TruthBelief(cost)
@@ -69,13 +63,13 @@ def compare(work: Work, spec: str, running: int) -> Figure:
     spec = spec.replace("γ", str(gamma))
     # domains mixed: otherwise one would be served after the other
     chosen = np.random.default_rng(work.settings.seed).permutation(work.checked)
-    width = 512 if work.device.type == "cuda" else 64
+    width = counting.WIDTH if work.device.type == "cuda" else 64
     if running == 1:
         chosen = chosen[:width]  # a lane each: nobody's successor is waited for
     prompts = [work.prompts[i][1] for i in chosen]
     recorded = record(work, "dspark", 1.0)
     outputs = work.outputs(1.0)
-    cost = StepCost(profile())
+    cost = StepCost(counting.profile())
     running = min(running, len(prompts))
     lanes = max(1, min(width, len(prompts)) // running)
     schedulers = [create(spec, gamma) for _ in range(lanes)]
@@ -110,7 +104,7 @@ def compare(work: Work, spec: str, running: int) -> Figure:
         replay_error=other_error,
         ratio=ratio,
         ratio_error=ratio * float(np.sqrt(((pull / tau - other_pull / other) ** 2).sum())),
-        simulate=simulated(work, chosen, recorded, spec, running, cost),
+        simulate=simulated(work, chosen, recorded, spec, running),
         verified=_verified(live, running),
         replay_verified=_verified(replayed, running),
         excess=float(excess),
@@ -137,16 +131,11 @@ def _verified(requests: Sequence[Request], running: int) -> float:
     return float(np.mean([n for r in requests for n in _steady(r.verified, r, running)]))
 
 
-def simulated(work: Work, chosen, blocks, spec: str, running: int, cost: StepCost) -> float:
+def simulated(work: Work, chosen, blocks, spec: str, running: int) -> float:
     """Accepted length that the simulator gives for these blocks: prompts of one token."""
     path = work.folder / "checked.jsonl"
     rows = [(work.prompts[i][0], 1, blocks[i]) for i in chosen]
     trace = make_trace(
         path, rows, "", work.drafter_config("dspark"), temperature=1.0, source="", decimals=7
     )
-    population = build_population([trace], stream(0, "population"))
-    arm = Arm(spec, cost, options=Options(kv_tokens=1 << 30))
-    requests = max(trace.requests, 8 * running)
-    run = arm.run(Demand(population, requests=requests), Load(concurrency=running))
-    run.run()
-    return run.result()["accepted_length"]
+    return counting.simulated(trace, spec, running)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +128,18 @@ def test_positions_without_rows_are_dashes_and_null(tmp_path):
     assert json.loads(out.read_text())["ece_after"][1:] == [None, None]
     assert "ece_after" not in json.loads(sts.read_text())
     assert read_calibration(out).temperatures[1:] == (1.0, 1.0)
+
+
+def test_the_documents_example_is_what_comes_out(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "calibration.md").read_text(encoding="utf-8")
+    shown = json.loads(page.split("```json\n")[1].split("```")[0])
+    out = tmp_path / "c.json"
+    assert workbench("calibrate", "--trace", "chat", "--trace", "code", "--out", out)[0] == 0
+    found = json.loads(out.read_text())
+    assert found.keys() == shown.keys()
+    for name, value in found.items():
+        numbers = name in ("temperatures", "ece_before", "ece_after")
+        assert shown[name] == (pytest.approx(value, abs=6e-4) if numbers else value), name
 
 
 @pytest.mark.parametrize(
