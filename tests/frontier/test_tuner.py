@@ -229,6 +229,24 @@ def test_interrupted_trials_are_failed_not_left_running(tmp_path):
     assert tuner.counts() == {"complete": 2, "pruned": 0, "fail": 1}
 
 
+def test_ctrl_c_between_a_trials_end_and_the_next_step_is_ctrl_c(monkeypatch):
+    some = problem()
+    with Pool([demand(requests=some.requests)], jobs=1) as pool:
+        tuner = Tuner(some, pool)
+        tell, told = tuner.study.tell, []
+
+        def tell_and_stop(*args, **more):
+            tell(*args, **more)
+            told.append(args)
+            if len(told) == 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(tuner.study, "tell", tell_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            tuner.run(9)
+    assert sum(tuner.counts().values()) == 3 and tuner.counts()["fail"] == 0
+
+
 def test_processes_find_the_same_values(tmp_path):
     with Pool([demand(requests=40)], jobs=2, cache=Cache(tmp_path)) as pool:
         tuner = Tuner(problem(prune=False), pool)

@@ -96,7 +96,8 @@ class Tuner(Findings):
                 self._batch(batch, open_trials, on_trial)
             finally:
                 for number in open_trials:
-                    self.study.tell(number, state=TrialState.FAIL)
+                    # Ctrl-C may come just after one was told
+                    self.study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
             self._step_aside(self._tried(since=batch[0].number), tried)
 
     def _tried(self, since: int = 0) -> list[dict]:
