@@ -44,18 +44,22 @@ class Choices:
         return self.loads[0].rate is not None
 
 
-def allowed(spec: str, gamma: int) -> str:
-    """The scheduler's name. Raises InputError for one that is unknown, or that is a file of code.
+def allowed(spec: str, gamma: int, control: str = "Schedulers") -> str:
+    """The name of the scheduler that ``control`` has.
 
-    A server must not run code that a link or a text field names.
+    Raises InputError for one that is unknown, or that is a file of code: a server must
+    not run code that a link or a text field names.
     """
     if is_file_spec(spec):
         raise InputError(
             "schedulers from files are not run here",
-            place=f"Schedulers: {spec}",
+            place=f"{control}: {spec}",
             mend="compare them with `workbench simulate` or `sweep`",
         )
-    return create(spec, gamma).name
+    try:
+        return create(spec, gamma).name
+    except InputError as error:
+        raise error.at(f"{control}: {spec}") from error
 
 
 def choices(scene: Scene) -> Choices:
@@ -87,7 +91,7 @@ def choices(scene: Scene) -> Choices:
             placeholder=first,
             help="Gains are against this scheduler, one of those compared.",
         )
-        baseline = allowed(asked, gamma) if asked.strip() else first
+        baseline = allowed(asked, gamma, "Baseline") if asked.strip() else first
         if baseline not in schedulers:
             raise InputError(
                 f"{baseline} is not compared",

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from app.files import Choice, Library
+from workbench.errors import InputError
 from workbench.frontier.digest import demand_digest
 from workbench.profiles import Profile, StepCost, ladder, read_profile, with_graph_sizes
 from workbench.serving import Demand, Population, build_population, stream
@@ -117,7 +118,10 @@ def _scene(path: str, version: int, keys: tuple, weights: tuple, graphs: str) ->
     population = build_population(traces, stream(0, "densify"))
     profile = _profile(path, version)
     if graphs:
-        profile = with_graph_sizes(profile, ladder(graphs, population.block_size))
+        try:
+            profile = with_graph_sizes(profile, ladder(graphs, population.block_size))
+        except InputError as error:
+            raise error.at("Captured graph sizes") from error
     shares = np.array(weights, float)
     demand = Demand(population, shares / shares.sum())
     labels = tuple(key[0] for key in keys)

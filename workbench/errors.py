@@ -28,3 +28,7 @@ class InputError(Exception):
         if mend:
             text = f"{text}; {mend}"
         super().__init__(" ".join(text.split()))
+
+    def at(self, place: str) -> InputError:
+        """The same, said of another place: that by which its user knows it."""
+        return InputError(self.problem, file=self.file, place=place, mend=self.mend)

@@ -95,13 +95,14 @@ def test_traces_are_mixed():
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({"scheduler": ["static:9"]}, "static:9"),
-        ({"scheduler": ["nonsense"]}, "no scheduler"),
-        ({"scheduler": ["evil.py:Mine"]}, "not run here"),
+        ({"scheduler": ["static:9"]}, "Schedulers: static:9: "),
+        ({"scheduler": ["nonsense"]}, "Schedulers: nonsense: no scheduler"),
+        ({"scheduler": ["evil.py:Mine"]}, "Schedulers: evil.py:Mine: "),
         ({"concurrency": ["0"]}, "no whole number"),
         ({"concurrency": ["1e9"]}, "no whole number"),
         ({"baseline": "static:5"}, "not compared"),
-        ({"graphs": "twelve"}, "neither a size"),
+        ({"baseline": "nonsense"}, "Baseline: nonsense: no scheduler"),
+        ({"graphs": "twelve"}, "Captured graph sizes: 'twelve' is neither a size"),
     ],
 )
 def test_bad_choices_are_one_line(query, said):

@@ -82,7 +82,7 @@ def _baseline(spec: str, gamma: int) -> Scheduler:
     try:
         return create(spec, gamma)
     except InputError as error:
-        raise InputError(error.problem, place=f"--baseline {spec}", mend=error.mend) from error
+        raise error.at(f"--baseline {spec}") from error
 
 
 def _named_arms(setup: Setup) -> dict[str, Arm]:
