@@ -121,7 +121,7 @@ def _last_words(error: BaseException, prog_name: str) -> tuple[int, str] | None:
         return 2, f"{prog_name}: the input is nested too deeply ({error}); make it flatter"
     if isinstance(error, UnicodeEncodeError):
         text = ascii(error.object[error.start : error.end][:20])
-        mend = "take it out of the names, or set PYTHONIOENCODING=utf-8"
+        mend = "set PYTHONIOENCODING=utf-8, or take it out of the names"
         return 2, f"{prog_name}: {text} cannot be written as {error.encoding}; {mend}"
     if isinstance(error, OSError):
         _discard_stdout()
