@@ -16,6 +16,7 @@ from workbench.cli.values import Numbers, Pairs, weighted
 from workbench.engines import ENGINES
 from workbench.errors import InputError
 from workbench.files import check_outputs
+from workbench.frontier.interrupts import held_interrupts
 from workbench.frontier.objectives import LIMITS, OBJECTIVES
 from workbench.frontier.pool import Pool
 from workbench.frontier.problem import Problem
@@ -163,7 +164,7 @@ def command(**given):
         progress_bar(given["trials"], "tuning") as advance,
         Pool(problem.demands(setup.demand), jobs=job_count(given), cache=cache) as pool,
     ):
-        with storage_errors(storage):
+        with held_interrupts(), storage_errors(storage):
             tuner = tuner_module.Tuner(problem, pool, storage=storage, name=given["study"])
         try:
             tuner.run(given["trials"], on_trial=advance)

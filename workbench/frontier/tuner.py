@@ -9,6 +9,7 @@ import itertools
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 
 import numpy as np
@@ -24,6 +25,7 @@ from workbench.frontier.findings import (
     constraints,
     figures_of,
 )
+from workbench.frontier.interrupts import held_interrupts
 from workbench.frontier.objectives import OBJECTIVES, hopeless, violations
 from workbench.frontier.pool import Pool, Task
 from workbench.frontier.problem import Found, Problem
@@ -51,6 +53,7 @@ class Tuner(Findings):
     ):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.problem, self.pool = problem, pool
+        self._let_in = nullcontext  # where Ctrl-C may come
         self._demands = [demand_digest(demand) for demand in pool.demands]
         fingerprint = problem.fingerprint(self._demands[0])
         self.name = name or f"tune-{fingerprint[:12]}"
@@ -86,7 +89,10 @@ class Tuner(Findings):
 
         On Ctrl-C the trials under way are told as failed, and KeyboardInterrupt is raised.
         """
-        left = trials
+        with held_interrupts() as self._let_in:
+            self._run(trials, on_trial)
+
+    def _run(self, left: int, on_trial: Callable[[], None]) -> None:
         while left > 0:
             batch = [self.study.ask() for _ in range(min(left, self.pool.jobs))]
             left -= len(batch)
@@ -96,8 +102,7 @@ class Tuner(Findings):
                 self._batch(batch, open_trials, on_trial)
             finally:
                 for number in open_trials:
-                    # Ctrl-C may come just after one was told
-                    self.study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+                    self.study.tell(number, state=TrialState.FAIL)
             self._step_aside(self._tried(since=batch[0].number), tried)
 
     def _tried(self, since: int = 0) -> list[dict]:
@@ -186,7 +191,8 @@ class Tuner(Findings):
                     gpu_hour_usd=problem.gpu_hour_usd,
                 )
             )
-        return {which[position]: run for position, run in self.pool.results(tasks)}
+        with self._let_in():
+            return {which[position]: run for position, run in self.pool.results(tasks)}
 
     def _short_values(self) -> list[list[float]]:
         """Short figures, higher better, of the finished trials that keep all limits."""
@@ -203,6 +209,10 @@ class Tuner(Findings):
         A kind may have lost all its trials but odd ones to short simulations: the best of these
         is simulated in full here. Kinds without a feasible trial are left out.
         """
+        with held_interrupts() as self._let_in:
+            return self._by_family()
+
+    def _by_family(self) -> list[Found]:
         best = {_family(one.chosen): one for one in sorted(self.feasible(), key=self.rank)}
         lost: dict[str, FrozenTrial] = {}
         pruned = self.study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
