@@ -50,11 +50,19 @@ def full_profile(folder, name="full"):
         attention = {"mixed": 1.7}
         draft = {"context_layers": 3}
     if name == "axes":
-        attention = {"query_tokens": [1, 3], "mixed": 1.3,
-                     "seconds": [[[0, 0.001], [0, 0.004]], [[0, 0.0013], [1e-4, 0.007]]]}
-        draft = {"context_tokens": [8, 64, 200],
-                 "seconds": [[[0.001, 0.002], [0.002, 0.005]], [[0.001, 0.003], [0.002, 0.006]],
-                             [[0.004, 0.005], [0.007, 0.009]]]}
+        attention = {
+            "query_tokens": [1, 3],
+            "mixed": 1.3,
+            "seconds": [[[0, 0.001], [0, 0.004]], [[0, 0.0013], [1e-4, 0.007]]],
+        }
+        draft = {
+            "context_tokens": [8, 64, 200],
+            "seconds": [
+                [[0.001, 0.002], [0.002, 0.005]],
+                [[0.001, 0.003], [0.002, 0.006]],
+                [[0.004, 0.005], [0.007, 0.009]],
+            ],
+        }
     return read_profile(str(write_profile(
         folder / f"{name}.json", [1, 4, 8, 16, 64], [0.01, 0.011, 0.013, 0.02, 0.06],
         graphs={"batch_tokens": [1, 2, 4, 8, 16],
