@@ -60,6 +60,17 @@ class Findings:
         kept = [able[index] for index in pareto_set(values)]
         return sorted(kept, key=self.rank, reverse=True)
 
+    def promising(self, count: int = 3) -> list[Found]:
+        """Where to look next: the Pareto set and the ``count`` best, then of each kind of scheduler
+        the trial that keeps all limits, or misses them least, with the best first objective.
+        """
+        best = sorted(self.feasible(), key=self.rank, reverse=True)[:count]
+        kinds: dict[str, Found] = {}
+        for one in sorted(self.found(), key=lambda one: (-one.missed, self.rank(one))):
+            kinds[family_of(one.chosen)] = one
+        others = sorted(kinds.values(), key=lambda one: (-one.missed, self.rank(one)), reverse=True)
+        return list({one.number: one for one in [*self.pareto(), *best, *others]}.values())
+
     def feasible(self) -> list[Found]:
         """The finished trials that keep all limits."""
         return [one for one in self.found() if one.feasible]
@@ -82,6 +93,11 @@ class Findings:
 def configuration_of(trial: FrozenTrial) -> Configuration:
     """A trial's configuration."""
     return Configuration(**trial.user_attrs["configuration"])
+
+
+def family_of(chosen: Configuration) -> str:
+    """The kind of a configuration's scheduler."""
+    return chosen.scheduler.partition(":")[0]
 
 
 def constraints(trial: FrozenTrial) -> Sequence[float]:

@@ -76,4 +76,9 @@ class Found:
     @property
     def feasible(self) -> bool:
         """Whether all limits hold."""
-        return all(missed <= 0 for missed in self.violations)
+        return self.missed <= 0
+
+    @property
+    def missed(self) -> float:
+        """By how much limits are missed, all together; 0 if they hold."""
+        return sum(max(0.0, missed) for missed in self.violations)

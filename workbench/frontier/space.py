@@ -111,7 +111,7 @@ class Space:
         ]
 
     def neighbours(self, parameters: dict) -> list[dict]:
-        """Parameters of a trial with one of them a step up or down its choices."""
+        """Parameters of a trial with one of them a step up or down its choices, or whole blocks."""
         ranges = {
             "static_k": list(range(1, self.block_size + 1)),
             "threshold_h": [round(step * _STEP, 2) for step in range(1, round(1 / _STEP))],
@@ -129,6 +129,8 @@ class Space:
                 for other in (place - 1, place + 1)
                 if 0 <= other < len(choices)
             ]
+        if parameters.get("block_size", self.block_size) < self.block_size - 1:
+            near.append(parameters | {"block_size": max(self.blocks)})
         return near
 
 

@@ -23,6 +23,7 @@ from workbench.frontier.findings import (
     Findings,
     configuration_of,
     constraints,
+    family_of,
     figures_of,
 )
 from workbench.frontier.interrupts import held_interrupts
@@ -32,6 +33,7 @@ from workbench.frontier.problem import Found, Problem
 from workbench.frontier.space import Configuration
 
 MARGIN = 0.05  # of a short run's figures, see ``objectives.hopeless``
+LAST = 1 / 3  # share of a run's trials that look around the best instead of far and wide
 
 
 class Tuner(Findings):
@@ -92,7 +94,8 @@ class Tuner(Findings):
         with held_interrupts() as self._let_in:
             self._run(trials, on_trial)
 
-    def _run(self, left: int, on_trial: Callable[[], None]) -> None:
+    def _run(self, trials: int, on_trial: Callable[[], None]) -> None:
+        left = trials
         while left > 0:
             batch = [self.study.ask() for _ in range(min(left, self.pool.jobs))]
             left -= len(batch)
@@ -103,7 +106,9 @@ class Tuner(Findings):
             finally:
                 for number in open_trials:
                     self.study.tell(number, state=TrialState.FAIL)
-            self._step_aside(self._tried(since=batch[0].number), tried)
+            repeats = sum(one in tried for one in self._tried(since=batch[0].number))
+            last = left <= LAST * trials
+            self._step_aside(min(left, self.pool.jobs) if last else repeats)
 
     def _tried(self, since: int = 0) -> list[dict]:
         """Configurations that trials had, as dicts, from trial ``since`` on."""
@@ -111,19 +116,19 @@ class Tuner(Findings):
         trials = self.study.get_trials(deepcopy=False, states=states)
         return [trial.user_attrs["configuration"] for trial in trials if trial.number >= since]
 
-    def _step_aside(self, latest: list[dict], before: list[dict]) -> None:
-        """For each of the latest trials that only repeated, a step from the best ones is next."""
-        repeats = sum(one in before for one in latest)
-        if not repeats:
+    def _step_aside(self, count: int) -> None:
+        """Of the next trials ``count`` are steps from the best ones, as far as these are new."""
+        if not count:
             return
         known = [trial.params for trial in self.study.get_trials(deepcopy=False)]
+        around = [self.problem.space.neighbours(one.parameters) for one in self.promising()]
         near = (
             parameters
-            for best in self.pareto()
-            for parameters in self.problem.space.neighbours(best.parameters)
-            if parameters not in known
+            for steps in itertools.zip_longest(*around)  # the first of each, then the second, …
+            for parameters in steps
+            if parameters is not None and parameters not in known
         )
-        for parameters in itertools.islice(near, repeats):
+        for parameters in itertools.islice(near, count):
             self.study.enqueue_trial(parameters, skip_if_exists=True)
 
     def _batch(self, batch: list[optuna.Trial], open_trials: set[int], on_trial) -> None:
@@ -213,19 +218,19 @@ class Tuner(Findings):
             return self._by_family()
 
     def _by_family(self) -> list[Found]:
-        best = {_family(one.chosen): one for one in sorted(self.feasible(), key=self.rank)}
+        best = {family_of(one.chosen): one for one in sorted(self.feasible(), key=self.rank)}
         lost: dict[str, FrozenTrial] = {}
         pruned = self.study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
         for trial in sorted(pruned, key=lambda one: self.signed(one.user_attrs["short"])):
             if max(constraints(trial), default=0.0) <= 0:
-                lost[_family(configuration_of(trial))] = trial
+                lost[family_of(configuration_of(trial))] = trial
         trials = list(lost.values())
         runs = self._simulate([configuration_of(one) for one in trials], range(len(trials)), None)
         for index, trial in enumerate(trials):
             if self.values(runs[index]) is None:
                 continue
             one = self._finished(trial, runs[index])
-            family = _family(one.chosen)
+            family = family_of(one.chosen)
             if one.feasible and (family not in best or self.rank(one) > self.rank(best[family])):
                 best[family] = one
         return sorted(best.values(), key=self.rank, reverse=True)
@@ -239,10 +244,6 @@ class Tuner(Findings):
             figures_of(run),
             trial.params,
         )
-
-
-def _family(chosen: Configuration) -> str:
-    return chosen.scheduler.partition(":")[0]
 
 
 def _on_server(storage) -> bool:
