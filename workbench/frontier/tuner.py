@@ -121,13 +121,12 @@ class Tuner(Findings):
         if not count:
             return
         known = [trial.params for trial in self.study.get_trials(deepcopy=False)]
-        around = [self.problem.space.neighbours(one.parameters) for one in self.promising()]
-        near = (
-            parameters
-            for steps in itertools.zip_longest(*around)  # the first of each, then the second, …
-            for parameters in steps
-            if parameters is not None and parameters not in known
-        )
+        first, *others = [
+            self.problem.space.neighbours(one.parameters) for one in self.promising()
+        ] or [[]]
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*others))  # one of each a turn
+        by_turns = itertools.chain.from_iterable(itertools.zip_longest(first, turns))
+        near = (one for one in by_turns if one is not None and one not in known)
         for parameters in itertools.islice(near, count):
             self.study.enqueue_trial(parameters, skip_if_exists=True)
 
