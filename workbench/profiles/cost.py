@@ -30,6 +30,7 @@ from workbench.profiles.interpolate import (
 from workbench.profiles.profile import Attention, AttentionTable, Host, Profile
 
 _PARTS = ("attention", "prefill", "draft", "host", "graphs")
+_NOTHING = np.empty(0)
 
 
 class StepParts(NamedTuple):
@@ -88,6 +89,37 @@ def attention_at(part, queries):
     """``StepCost.attention_seconds`` of what ``packed_attention`` gives."""
     axis, values, factor = part
     return between_layers(axis, values, queries) * factor
+
+
+@njit
+def attention_span(axis, values, factor, requests, seconds):
+    """Fill seconds [n] with attention's with 0..n − 1 drafts verified: ``attention_at`` of each."""
+    i, last = 0, len(axis) - 2
+    for k in range(len(seconds)):
+        if last < 0:
+            seconds[k] = values[0] * factor
+            continue
+        queries = (requests + k) / max(requests, 1)
+        while i < last and queries >= axis[i + 1]:  # they only grow
+            i += 1
+        seconds[k] = rule(queries, axis[i], axis[i + 1], values[i], values[i + 1]) * factor
+
+
+@njit
+def span(stack, verify, factor, requests, context, drafting, feeding, hosting, other):
+    """Seconds [n] of a step with 0..n − 1 drafts verified; verify: those of the forward pass [n].
+
+    drafting, feeding, hosting, other: the draft pass, its share of prefill, the host, and prefill's
+    attention, added in this order.
+    """
+    seconds = np.empty(len(verify))
+    axis, values = np.zeros(0), np.zeros(1)
+    if len(stack):
+        axis, values = packed_layers(stack, requests, context)
+    attention_span(axis, values, factor, requests, seconds)
+    for k in range(len(verify)):
+        seconds[k] = verify[k] + (seconds[k] + drafting + feeding + hosting + other)
+    return seconds
 
 
 @njit
@@ -297,6 +329,38 @@ class StepCost:
     def draft_prefill_seconds(self, prefill_tokens: int) -> float:
         """What prefill tokens cost the drafter (keys and values of its own), in seconds."""
         return self._per_prefill_token * prefill_tokens
+
+    def span(
+        self,
+        verify: np.ndarray,
+        requests: int,
+        prefill_tokens: int,
+        mean_context: float,
+        draft_tokens: int,
+        sync: bool,
+        other: float,
+    ) -> np.ndarray:
+        """Seconds of a step with 0..n − 1 drafts verified, float64 [n]; see ``step_parts``.
+
+        verify [n]: seconds of the forward pass; other: attention of the prefill chunks.
+        """
+        stack, factor = self._attention, 1.0
+        if prefill_tokens:
+            stack = self._attention_mixed or stack
+            factor = self._mixed_factor
+        priced = stack is not None and requests > 0
+        feeding = self.draft_prefill_seconds(prefill_tokens) if draft_tokens > 0 else 0.0
+        return span(
+            stack.packed() if priced else _NOTHING,
+            verify,
+            factor,
+            requests,
+            float(mean_context),
+            float(self.draft_seconds(requests, draft_tokens, mean_context)),
+            float(feeding),
+            float(self.host_seconds(sync, requests)),
+            float(other),
+        )
 
     def host_seconds(self, sync: bool, requests: int = 0, new_requests: int = 0) -> float:
         """Host time of a step that the GPU waits for.

@@ -133,7 +133,7 @@ class Stack:
     that table alone.
     """
 
-    __slots__ = ("_axis", "_tables")
+    __slots__ = ("_axis", "_packed", "_tables")
 
     def __init__(
         self,
@@ -144,28 +144,23 @@ class Stack:
     ):
         self._axis = _Axis(layers) if len(layers) > 1 else None
         self._tables = [Table(rows, columns, table) for table in values]
+        points = [] if self._axis is None else self._axis.array
+        head = [[float(len(self._tables))], points]
+        self._packed = np.concatenate([*head, *(table.packed() for table in self._tables)])
 
     def packed(self) -> np.ndarray:
-        """All tables in one array, for ``packed_layer_at``: l, layers, then ``Table.packed``s."""
-        layers = [] if self._axis is None else self._axis.array
-        head = [[float(len(self._tables))], layers]
-        return np.concatenate([*head, *(table.packed() for table in self._tables)])
+        """All tables in one array, for ``packed_layers``: l, layers, then ``Table.packed``s."""
+        return self._packed
 
     def at(self, layer: float, row: float, column: float) -> float:
         """The value at one point."""
         if self._axis is None:
             return self._tables[0].at(row, column)
-        i, x = self._axis.pair(layer), self._axis.points
-        below, above = (self._tables[k].at(row, column) for k in (i, i + 1))
-        return _rule(layer, x[i], x[i + 1], below, above)
+        return packed_value(self._packed, float(layer), float(row), float(column))
 
     def values(self, layers: np.ndarray, row: float, column: float) -> np.ndarray:
         """``at`` of every layer, float64."""
-        if self._axis is None:
-            return np.full(len(layers), self._tables[0].at(row, column))
-        i, x = self._axis.pairs(layers), self._axis.array
-        y = np.array([table.at(row, column) for table in self._tables])
-        return _rule_array(layers, x[i], x[i + 1], y[i], y[i + 1])
+        return packed_values(self.packed(), layers, float(row), float(column))
 
 
 @njit
@@ -219,6 +214,23 @@ def between_layers(axis, values, layer):
         return values[0]
     i = pair(axis, layer)
     return rule(layer, axis[i], axis[i + 1], values[i], values[i + 1])
+
+
+@njit
+def packed_value(stack, layer, row, column):
+    """``Stack.at`` of a ``Stack.packed`` array."""
+    axis, values = packed_layers(stack, row, column)
+    return between_layers(axis, values, layer)
+
+
+@njit
+def packed_values(stack, layers, row, column):
+    """``Stack.values`` of a ``Stack.packed`` array."""
+    axis, values = packed_layers(stack, row, column)
+    result = np.empty(len(layers))
+    for k in range(len(layers)):
+        result[k] = between_layers(axis, values, layers[k])
+    return result
 
 
 class ByToken:

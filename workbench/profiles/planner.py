@@ -58,9 +58,10 @@ class TruthBelief:
         sync: bool,
     ) -> np.ndarray:
         """See ``Belief``."""
-        rest = _rest(self.cost, requests, prefill_tokens, drafts, mean_context, draft_tokens, sync)
         verify = self.cost.verify_span(requests + prefill_tokens, drafts, prefill_tokens)
-        return verify + (rest + prefill_other)
+        return self.cost.span(
+            verify, requests, prefill_tokens, mean_context, draft_tokens, sync, prefill_other
+        )
 
 
 @dataclass(slots=True)
@@ -105,26 +106,12 @@ class TableBelief:
         if self.parts is None:
             return self.by_batch.span(requests, drafts) + rest
         verify = self.by_batch.span(requests + prefill_tokens, drafts)
-        rest += prefill_other
-        rest = rest + _rest(
-            self.parts, requests, prefill_tokens, drafts, mean_context, draft_tokens, sync
+        return self.parts.span(
+            self.parts.beside_prefill(verify, prefill_tokens),
+            requests,
+            prefill_tokens,
+            mean_context,
+            draft_tokens,
+            sync,
+            rest + prefill_other,
         )
-        return self.parts.beside_prefill(verify, prefill_tokens) + rest
-
-
-def _rest(
-    cost: StepCost,
-    requests: int,
-    prefill_tokens: int,
-    drafts: int,
-    mean_context: float,
-    draft_tokens: int,
-    sync: bool,
-) -> np.ndarray:
-    """Seconds of attention, draft pass and host with 0..drafts drafts verified [drafts + 1]."""
-    queries = (requests + np.arange(drafts + 1)) / max(requests, 1)
-    seconds = cost.attention_seconds(requests, mean_context, prefill_tokens, queries)
-    seconds += cost.draft_seconds(requests, draft_tokens, mean_context)
-    if draft_tokens > 0:
-        seconds += cost.draft_prefill_seconds(prefill_tokens)
-    return seconds + cost.host_seconds(sync, requests)

@@ -16,6 +16,7 @@ from workbench.profiles.cost import (
     PER_REQUEST,
     VERIFY_PREFILL,
     attention_at,
+    attention_span,
     beside_prefill,
     packed_attention,
     packed_draft,
@@ -185,9 +186,11 @@ def _believed(
     base = rates[SYNC_SECONDS] if settings[SYNC] else rates[ASYNC]
     hosting = base + rates[PER_REQUEST] * requests + rates[PER_NEW] * 0
     first = requests + prefill
+    axis, values, factor = part
+    attention_span(axis, values, factor, requests, seconds[: most + 1])
     for k in range(most + 1):
         # added in the order in which the beliefs in Python add
-        rest = attention_at(part, (requests + k) / requests)
+        rest = seconds[k]
         rest += drafting
         if drafts > 0:
             rest += rates[PER_PREFILL_TOKEN] * prefill
