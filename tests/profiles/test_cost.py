@@ -171,12 +171,13 @@ def test_attention_between_its_query_tokens():
     assert steps.attention_seconds(4, 1000, queries=2) == pytest.approx(0.005)
     assert steps.attention_seconds(4, 1000, queries=4) == pytest.approx(0.007)  # the line goes on
     assert steps.attention_seconds(1, 500, queries=3) == pytest.approx(0.00125)
-    many = steps.attention_seconds(4, 1000, queries=np.array([1, 2, 4]))
-    assert many.tolist() == [steps.attention_seconds(4, 1000, queries=q) for q in (1, 2, 4)]
+    verified = steps.span(np.zeros(13), 4, 0, 1000, 0, False, 0.0)  # 0..12 drafts of 4 requests
+    one_by_one = [steps.attention_seconds(4, 1000, queries=(4 + k) / 4) for k in range(13)]
+    assert verified.tolist() == [seconds + steps.host_seconds(False, 4) for seconds in one_by_one]
     # 4 anchors, 4 drafts, 8 prefill tokens: two query tokens each
     step = dict(requests=4, batch_tokens=16, mean_context=1000, chunk_tokens=[8])
     assert steps.step_parts(**step, context_tokens=[0]).attention == pytest.approx(0.005)
-    assert steps.attention_seconds(0, 1000, queries=np.array([1.0])).tolist() == [0]
+    assert steps.span(np.zeros(1), 0, 0, 1000, 0, False, 0.0)[0] == steps.host_seconds(False, 0)
 
 
 def test_draft_between_its_contexts():

@@ -277,23 +277,19 @@ class StepCost:
         requests: int,
         mean_context: float,
         prefill_tokens: int = 0,
-        queries: float | np.ndarray = 1.0,
-    ):
+        queries: float = 1.0,
+    ) -> float:
         """Attention of R decoding requests above ``verify.reference_context``, in seconds.
 
         mean_context: tokens per request; queries: query tokens per request (anchor and verified
-        drafts), a number or an array, of which the answer has the shape. Beside prefill the
-        profile's ``attention.mixed`` holds.
+        drafts). Beside prefill the profile's ``attention.mixed`` holds.
         """
-        many = isinstance(queries, np.ndarray)
         if self._attention is None or requests <= 0:
-            return np.zeros(len(queries)) if many else 0.0
+            return 0.0
         stack, factor = self._attention, 1.0
         if prefill_tokens:
             stack = self._attention_mixed or stack
             factor = self._mixed_factor
-        if many:
-            return stack.values(queries, requests, mean_context) * factor
         return stack.at(queries, requests, mean_context) * factor
 
     def prefill_seconds(

@@ -158,10 +158,6 @@ class Stack:
             return self._tables[0].at(row, column)
         return packed_value(self._packed, float(layer), float(row), float(column))
 
-    def values(self, layers: np.ndarray, row: float, column: float) -> np.ndarray:
-        """``at`` of every layer, float64."""
-        return packed_values(self.packed(), layers, float(row), float(column))
-
 
 @njit
 def pair(points, v):
@@ -221,16 +217,6 @@ def packed_value(stack, layer, row, column):
     """``Stack.at`` of a ``Stack.packed`` array."""
     axis, values = packed_layers(stack, row, column)
     return between_layers(axis, values, layer)
-
-
-@njit
-def packed_values(stack, layers, row, column):
-    """``Stack.values`` of a ``Stack.packed`` array."""
-    axis, values = packed_layers(stack, row, column)
-    result = np.empty(len(layers))
-    for k in range(len(layers)):
-        result[k] = between_layers(axis, values, layers[k])
-    return result
 
 
 class ByToken:
