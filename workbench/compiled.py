@@ -21,8 +21,8 @@ except ImportError as error:  # a Python or platform without numba's wheels
 # Files with compiled functions, and with the constants that they fold in.
 SOURCES = (
     "compiled.py",
-    "profiles/cost.py",
     "profiles/interpolate.py",
+    "profiles/packed.py",
     "schedulers/admission.py",
     "serving/kernels.py",
     "serving/loop.py",

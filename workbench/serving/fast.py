@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.compiled import why_slow
 from workbench.profiles import StepCost, TableBelief, TruthBelief
-from workbench.profiles.cost import PackedCost
+from workbench.profiles.packed import PackedCost
 from workbench.schedulers.global_search import GlobalSearch
 from workbench.schedulers.greedy import Greedy
 from workbench.schedulers.threshold import Threshold

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.compiled import njit
-from workbench.profiles.cost import (
+from workbench.profiles.interpolate import packed_at
+from workbench.profiles.packed import (
     ASYNC,
     PER_NEW,
     PER_PREFILL_TOKEN,
@@ -21,8 +22,7 @@ from workbench.profiles.cost import (
     packed_attention,
     packed_draft,
 )
-from workbench.profiles.cost import SYNC as SYNC_SECONDS
-from workbench.profiles.interpolate import packed_at
+from workbench.profiles.packed import SYNC as SYNC_SECONDS
 from workbench.schedulers.admission import (
     admit,
     early_stop,
