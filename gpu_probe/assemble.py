@@ -141,8 +141,9 @@ def document(
     measured = {**head["measured"], **parts.get("bandwidth", {})}
     if "kernels" in parts:
         measured["kernel_errors"] = parts["kernels"]
-    if "attention_kernel" in parts:
-        measured["attention_kernel"] = parts["attention_kernel"]
+    for kernel in ("attention_kernel", "experts_kernel"):
+        if kernel in parts:
+            measured[kernel] = parts[kernel]
     measured["spread"] = parts["verify"]["spread"]
     measured["verify_whole"] = parts["verify"]["seconds"]
     if "whole" in parts:

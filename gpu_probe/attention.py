@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from gpu_probe.batch import Batch
+from gpu_probe.online import absorb
 from gpu_probe.settings import LEAST_ROWS, Setting, tile_rows
 
 DEFAULT = Setting("spans", 64, 2, 4)
@@ -54,26 +55,15 @@ def _split_attention(
     begin = split * span  # past a short request's end nothing is left to do
     end = tl.minimum(begin + span, length)
 
+    own_table = table + request * table_width
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, HEAD], tl.float32)
     for start in range(begin, end, BLOCK_N):
-        at = start + tl.arange(0, BLOCK_N)
-        there = at < end
-        page = tl.load(table + request * table_width + at // PAGE, mask=there, other=0)
-        row = (page.to(tl.int64) * 2 * KV_HEADS + kv_head) * PAGE + at % PAGE
-        k = tl.load(pages + row[None, :] * HEAD + d[:, None], mask=there[None, :], other=0.0)
-        score = tl.dot(tile, k) * scale
-        score = tl.where(there[None, :] & (at[None, :] <= last[:, None]), score, float("-inf"))
-        higher = tl.maximum(top, tl.max(score, 1))
-        base = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see nothing here
-        p = tl.exp2(score - base[:, None])
-        shrink = tl.exp2(top - base)
-        row += KV_HEADS * PAGE
-        v = tl.load(pages + row[:, None] * HEAD + d[None, :], mask=there[:, None], other=0.0)
-        acc = acc * shrink[:, None] + tl.dot(p.to(v.dtype), v)
-        total = total * shrink + tl.sum(p, 1)
-        top = higher
+        top, total, acc = absorb(
+            tile, pages, own_table, kv_head, start, end, last, scale, top, total, acc,
+            KV_HEADS, HEAD, PAGE, BLOCK_N,
+        )  # fmt: skip
     safe = tl.where(total == 0.0, 1.0, total)
     acc /= safe[:, None]
     if SPLITS == 1:

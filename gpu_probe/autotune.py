@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
 
@@ -15,26 +16,30 @@ from gpu_probe.measure import Probe
 from gpu_probe.settings import Setting, bucket, candidates, tile_rows
 from gpu_probe.timing import synchronize, timed_graph
 
-SECONDS = 8.0  # for all settings together
+SECONDS = 16.0  # for all settings together
 LAYERS = 12  # caches that one timing reads in turn: more bytes than the L2 cache
-# requests and mean context that stand for their bucket
-CASES = ((64, 2048), (128, 192), (4, 2048))
+# requests and mean contexts that stand for their bucket
+CASES = ((64, 2048), (256, 512), (128, 192), (256, 96), (4, 2048))
 
 
 def choose(
     tried: tuple[Setting, ...],
     cases: dict[str, tuple[Hashable, ...]],
     works: Callable[[Setting], bool],
-    seconds: Callable[[Setting, Hashable], float],
+    seconds: Callable[[Setting, Hashable], tuple[float, ...]],
     until: Callable[[], bool],
-) -> dict[str, tuple[Setting, list[float]]]:
-    """The setting of each bucket whose slowest batch is fastest, and its seconds by batch.
+    kernel: str = "attention",
+) -> dict[str, tuple[Setting, list[tuple[float, ...]]]]:
+    """The fastest setting of each bucket, and its seconds by batch.
 
-    cases: batches of each bucket; works: compiles, launches and is right; seconds: of a batch.
-    A setting that ``works`` refuses is skipped, as are those left when ``until`` says so after the
-    first that worked. Raises ProbeError where none works.
+    cases: batches of each bucket; works: compiles, launches and is right; seconds: of a batch, in
+    each of its forms. The product over the batches, each in its slowest form, decides, so that all
+    batches count alike. A setting that ``works`` refuses is skipped, as are those left when
+    ``until`` says so after the first that worked. Raises ProbeError, naming the ``kernel``, where
+    none works.
     """
-    best: dict[str, tuple[Setting, list[float]]] = {}
+    best: dict[str, tuple[Setting, list[tuple[float, ...]]]] = {}
+    least: dict[str, float] = {}
     for setting in tried:
         if best and until():
             break
@@ -42,10 +47,11 @@ def choose(
             continue
         for name, batches in cases.items():
             found = [seconds(setting, batch) for batch in batches]
-            if name not in best or max(found) < max(best[name][1]):
-                best[name] = setting, found
+            product = math.prod(max(forms) for forms in found)
+            if name not in best or product < least[name]:
+                best[name], least[name] = (setting, found), product
     if not best:
-        raise ProbeError("no setting of the attention kernel works on this card")
+        raise ProbeError(f"no setting of the {kernel} kernel works on this card")
     return best
 
 
@@ -98,10 +104,11 @@ class Bench:
         truth = reference.attention(q.double(), cache[0].double(), batch)
         return relative_error(got, truth) < LARGEST_ERROR
 
-    def seconds(self, setting: Setting, made: tuple) -> float:
-        """Of one layer."""
-        batch, cache, q = made
+    def seconds(self, setting: Setting, forms: tuple) -> tuple[float, ...]:
+        """Of one layer, in every form of the batch."""
+        return tuple(self._timed(setting, *form) for form in forms)
 
+    def _timed(self, setting: Setting, batch: Batch, cache: torch.Tensor, q: torch.Tensor) -> float:
         def work() -> None:
             for pages in cache:
                 self.apply(setting, self.rows, q, pages, batch)
@@ -110,20 +117,23 @@ class Bench:
 
 
 def attention_settings(probe: Probe, most_queries: int, shapes: tuple = CASES) -> dict:
-    """Chosen settings by bucket, with seconds of a layer's uniform and ragged batch."""
+    """Chosen settings by bucket, with seconds of a layer of its first uniform and ragged batch."""
     shape, start = probe.shape, time.monotonic()
     group = shape.heads // shape.kv_heads
     tiles = {tile_rows(queries, group): queries for queries in (1, most_queries)}
     rows = []
     for i, (tile, queries) in enumerate(tiles.items()):
         bench = Bench(probe, tile, queries)
-        cases = {bucket(tile, r, c): bench.batches(r, c) for r, c in shapes}
+        cases: dict[str, tuple] = {}
+        for r, c in shapes:
+            name = bucket(tile, r, c)
+            cases[name] = (*cases.get(name, ()), bench.batches(r, c))
         share = SECONDS * (i + 1) / len(tiles)
         best = choose(
             candidates(tile), cases, bench.works, bench.seconds,
             lambda share=share: time.monotonic() - start > share,
         )  # fmt: skip
-        for name, (setting, (uniform, ragged)) in best.items():
+        for name, (setting, ((uniform, ragged), *_)) in best.items():
             rows.append(
                 {
                     "bucket": name,

@@ -22,9 +22,9 @@ def kernels_for(device: str) -> ModuleType:
         return reference
     from gpu_probe import dispatch, kernels, moe  # Triton needs a GPU
 
-    if not hasattr(kernels, "attention"):  # once: it keeps the settings that were chosen
+    if not hasattr(kernels, "attention"):  # once: they keep what was chosen for the card
         kernels.attention = dispatch.Attention()
-        kernels.experts = moe.experts
+        kernels.experts = moe.Experts()
     return kernels
 
 

@@ -124,11 +124,19 @@ def experts(
     down [experts, hidden, mlp]; noise as in ``scores``. The weights of the chosen experts are
     normalised to sum 1.
     """
-    weight, chosen = torch.softmax(scores(x, router, noise), -1).topk(active, -1)
+    return routed(x, scores(x, router, noise), gate_up, down, active)
+
+
+def routed(
+    x: torch.Tensor, logits: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, active: int
+) -> torch.Tensor:
+    """``experts`` from the router's logits [tokens, experts], in the type of ``x``."""
+    weight, chosen = torch.softmax(logits, -1).topk(active, -1)
     weight = weight / weight.sum(-1, keepdim=True)
     out = torch.zeros_like(x)
-    for expert in range(len(router)):
+    for expert in range(logits.shape[1]):
         token, place = (chosen == expert).nonzero(as_tuple=True)
-        y = F.linear(swiglu(F.linear(x[token], gate_up[expert])), down[expert])
+        y = swiglu(F.linear(x[token], gate_up[expert].to(x.dtype)))
+        y = F.linear(y, down[expert].to(x.dtype))
         out.index_add_(0, token, y * weight[token, place, None])
     return out

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from gpu_probe import __version__, assemble, autotune, parts
+from gpu_probe import __version__, assemble, autotune, autotune_experts, parts
 from gpu_probe.checks import LARGEST_ERROR, check_kernels
 from gpu_probe.errors import ProbeError
 from gpu_probe.files import write
@@ -25,7 +25,8 @@ from gpu_probe.telemetry import Telemetry
 UNSTEADY = 0.05  # spread from which on a part is called so
 HELD_OUT_AT_ONCE = 16  # rounds between two checkpoints
 # seconds of each part of a full run on an H200: shares of the time left
-_SHARES = {"bandwidth": 1, "attention_kernel": 10, "kernels": 5, "verify": 16, "attention": 18,
+_SHARES = {"bandwidth": 1, "attention_kernel": 12, "experts_kernel": 25, "kernels": 5,
+           "verify": 16, "attention": 18,
            "beyond": 4, "logits": 1, "prefill": 5, "draft": 11, "memory": 1, "whole": 5,
            "held_out": 20, "host": 5, "mixed": 9, "sequential": 13, "power": 10}  # fmt: skip
 # what no drafter changes: before the drafters' own parts, and what a planner needs least
@@ -78,7 +79,11 @@ class Session:
     def _in_order(self) -> list[str]:
         """Parts, the most useful first: what cuts a run off costs it the last ones."""
         drafting = [key for key in self.outs if key != "none"]
-        names = ["bandwidth", *["attention_kernel", "kernels"] * (self.device == "cuda"), *_FIRST]
+        names = ["bandwidth"]
+        if self.device == "cuda":
+            experts = ["experts_kernel"] * bool(self.shape.experts)
+            names += ["attention_kernel", *experts, "kernels"]
+        names += _FIRST
         names += [f"draft {key}" for key in drafting]
         names += [f"memory {key}" for key in self.outs] + ["whole"]
         names += [f"held_out {key}" for key in self.outs]
@@ -157,6 +162,9 @@ class Session:
         elif kind == "attention_kernel":
             self.part(name, lambda: self._attention_kernel(probe))
             autotune.use(probe.decoder.kernels, self.parts[name])
+        elif kind == "experts_kernel":
+            self.part(name, lambda: autotune_experts.expert_tiles(probe))
+            autotune_experts.use(probe.decoder.kernels, self.parts[name])
         else:
             subject = [rounds[key] if key else probe]
             if kind in ("memory", "power"):

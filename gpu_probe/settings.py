@@ -26,26 +26,24 @@ class Setting(NamedTuple):
 CANDIDATES = {
     16: (
         Setting("balanced", 64, 4, 2, 4),
+        Setting("balanced", 32, 1, 3, 8),
+        Setting("balanced", 64, 2, 2, 4),
         Setting("spans", 64, 2, 4),
         Setting("balanced", 128, 4, 3, 2),
-        Setting("spans", 128, 4, 3),
-        Setting("balanced", 64, 2, 3, 4),
-        Setting("balanced", 64, 4, 3, 3),
     ),
     32: (
+        Setting("balanced", 64, 2, 2, 4),
+        Setting("balanced", 64, 4, 2, 2),
         Setting("balanced", 128, 4, 3, 2),
-        Setting("spans", 64, 2, 4),
-        Setting("spans", 128, 4, 3),
         Setting("balanced", 64, 2, 3, 4),
-        Setting("balanced", 128, 4, 2, 2),
-        Setting("balanced", 128, 8, 3, 1),
+        Setting("spans", 64, 2, 4),
     ),
     64: (
-        Setting("balanced", 64, 8, 2, 2),
-        Setting("spans", 64, 8, 2),
         Setting("balanced", 64, 4, 3, 2),
+        Setting("balanced", 64, 4, 2, 2),
+        Setting("balanced", 64, 8, 2, 2),
+        Setting("balanced", 32, 4, 3, 4),
         Setting("spans", 64, 4, 3),
-        Setting("balanced", 128, 8, 2, 1),
     ),
 }
 

@@ -1,7 +1,6 @@
 """The split attention kernel and the choice between kernels, interpreted on the CPU."""
 
 import dataclasses
-import os
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 if torch.cuda.is_available():
     pytest.skip("test_kernels runs the compiled kernel there", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton")
 
 from gpu_probe import attention as spans

@@ -1,4 +1,3 @@
-import itertools
 import json
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ from gpu_probe.errors import ProbeError
 from gpu_probe.settings import CANDIDATES, Setting, bucket, candidates, tile_rows
 
 A, B, C = (Setting(name, 64, 4, 2) for name in "abc")
-CASES = {"few": ("even", "ragged"), "many": ("even many", "ragged many")}
+CASES = {"few": ("four",), "many": ("long", "short")}
 
 
 def chosen(table, works=lambda setting: True, until=lambda: False):
@@ -20,22 +19,36 @@ def chosen(table, works=lambda setting: True, until=lambda: False):
 
 
 def times(**rows):
-    batches = list(itertools.chain(*CASES.values()))
-    return {(k, b): s for k, row in rows.items() for b, s in zip(batches, row, strict=True)}
+    """Seconds of each kernel's three batches, each in two forms."""
+    return {
+        (k, case): forms
+        for k, row in rows.items()
+        for case, forms in zip(("four", "long", "short"), row, strict=True)
+    }
 
 
-def test_the_slowest_batch_decides_bucket_by_bucket():
-    table = times(a=(1, 9, 2, 2), b=(3, 3, 1, 3), c=(4, 4, 5, 5))
+def test_the_slower_form_decides_bucket_by_bucket():
+    table = times(
+        a=((1, 9), (2, 2), (1, 1)), b=((3, 3), (1, 3), (1, 1)), c=((4, 4), (5, 5), (1, 1))
+    )
     assert chosen(table) == {"few": "b", "many": "a"}
 
 
+def test_batches_count_alike_however_long_they_take():
+    one = (1, 1)
+    table = times(
+        a=(one, (100, 100), (1.2, 1.2)), b=(one, (101, 101), one), c=(one, (90, 90), (1.4, 1.4))
+    )
+    assert chosen(table) == {"few": "a", "many": "b"}
+
+
 def test_what_does_not_work_is_skipped():
-    table = times(a=(1, 1, 1, 1), b=(3, 3, 3, 3), c=(2, 2, 2, 2))
+    table = times(a=((1, 1),) * 3, b=((3, 3),) * 3, c=((2, 2),) * 3)
     assert chosen(table, works=lambda s: s is not A) == {"few": "c", "many": "c"}
 
 
 def test_time_is_up_after_the_first_that_works():
-    table = times(a=(3, 3, 3, 3), b=(2, 2, 2, 2), c=(1, 1, 1, 1))
+    table = times(a=((3, 3),) * 3, b=((2, 2),) * 3, c=((1, 1),) * 3)
     assert chosen(table, works=lambda s: s is not A, until=lambda: True) == dict.fromkeys(
         CASES, "b"
     )

@@ -1,7 +1,5 @@
 """The balanced attention kernel, interpreted on the CPU, against the plain reference."""
 
-import os
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 
 if torch.cuda.is_available():
     pytest.skip("test_kernels runs the compiled kernel there", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton")
 
 from gpu_probe import balanced, reference
