@@ -19,7 +19,7 @@ from gpu_probe.timing import synchronize, timed_graph
 SECONDS = 16.0  # for all settings together
 LAYERS = 12  # caches that one timing reads in turn: more bytes than the L2 cache
 # requests and mean contexts that stand for their bucket
-CASES = ((64, 2048), (256, 512), (128, 192), (256, 96), (4, 2048))
+CASES = ((64, 2048), (256, 512), (128, 192), (256, 96), (4, 2048), (1, 512))
 
 
 def choose(

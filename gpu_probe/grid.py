@@ -21,9 +21,9 @@ class Grid:
     whole: cells (requests, query tokens each, context) timed as whole steps, for the comparison
     with engines. mixed: cells (prefill tokens, all tokens). held_out: how many random rounds are
     predicted. sequential: block sizes at which DSpark's loop is weighed. power: batch tokens held
-    for ``power_seconds`` each. settle_seconds: replays at most before every timing, so that the
-    clock is that of a card under this very load. cached_tokens: room of the page pool in whole
-    steps.
+    for ``power_seconds`` each. Before every timing replays bring the clock to that of a card under
+    this very load: settle_seconds at most, and load_seconds before what may reach the power limit,
+    whose timing then takes swing_seconds. cached_tokens: room of the page pool in whole steps.
     """
 
     captured: tuple[int, ...]
@@ -44,6 +44,8 @@ class Grid:
     power: tuple[int, ...]
     power_seconds: float
     settle_seconds: float
+    load_seconds: float
+    swing_seconds: float
     copy_bytes: int
     cached_tokens: int
     reference_context: int = 16
@@ -98,6 +100,8 @@ FULL = Grid(
     power=(1, 8, 64, 256, 512, 1024, 2048),
     power_seconds=1.2,
     settle_seconds=0.4,
+    load_seconds=1.0,
+    swing_seconds=0.3,
     copy_bytes=4 << 30,
     cached_tokens=540_000,
 )  # fmt: skip
@@ -118,6 +122,7 @@ QUICK = dataclasses.replace(
     sequential=(),
     power=(1, 64, 512),
     settle_seconds=0.3,
+    swing_seconds=0.2,
 )
 
 TINY = Grid(
@@ -139,6 +144,8 @@ TINY = Grid(
     power=(1, 32),
     power_seconds=0.05,
     settle_seconds=0.0,
+    load_seconds=0.0,
+    swing_seconds=0.0,
     copy_bytes=1 << 26,
     cached_tokens=4096,
     max_requests=4,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -11,14 +11,14 @@ from gpu_probe.batch import PAGE_TOKENS, Batch, make_batch, pages_needed, split_
 from gpu_probe.chunk import Chunk
 from gpu_probe.decoder import Decoder
 from gpu_probe.grid import Grid
+from gpu_probe.load import Load
 from gpu_probe.shapes import ModelShape
 from gpu_probe.telemetry import Telemetry
-from gpu_probe.timing import Timing, captured, synchronize, timed, timed_graph, wall
+from gpu_probe.timing import Timing, captured, synchronize, timed, timed_in_order, wall
 
-# batch tokens from which steps may reach the power limit: on an H200 64 draw 685 W at full clock,
-# 256 are held down to 1.55 GHz by the limit of 700 W
+# batch tokens from which steps may reach the power limit: on an H200 64 draw 650 W at full clock,
+# 256 are held down to 1.6 GHz by the limit of 700 W
 POWER_LIMITED = 100
-LEAST_LOAD = 0.75  # of ``settle_seconds`` before such a step is timed
 
 
 def copy_bandwidth(buffer_bytes: int, device: str, repeats: int) -> float:
@@ -41,6 +41,7 @@ class Probe:
         self.decoder = Decoder(shape, device, dtype, positions)
         self.shape = shape
         self.random = torch.Generator().manual_seed(0)
+        self.load = Load(grid.load_seconds)
         self.pool = self._fill_pool()
 
     def _fill_pool(self) -> torch.Tensor:
@@ -108,21 +109,30 @@ class Probe:
         batch = self.batch(queries, [self.grid.reference_context] * len(queries), pages)
         return lambda: self.decoder.forward(batch, cache)
 
-    def settling(self, tokens: int, settle: float = 1.0) -> tuple[float, float]:
-        """Seconds of load before a timing, at most and at least.
+    def timed_in_order(
+        self, runs: Sequence[Callable[[], object]], tokens: int, settle: float = 1.0
+    ) -> list[Timing]:
+        """``timing.timed_in_order`` once the clock is that of a card that serves.
 
-        The power limit takes a clock down only a while after the load has begun: steps that may
-        reach it are not timed before. settle: how much of the grid's ``settle_seconds``.
+        tokens: that a run multiplies by weights. Steps that may reach the power limit are loaded
+        until it acts, and timed for as long as the clock then swings. settle: how much of the
+        grid's ``settle_seconds`` the clock is given to stand still.
         """
-        most = settle * self.grid.settle_seconds
-        return most, LEAST_LOAD * most * (tokens >= POWER_LIMITED)
+        begin, grid = time.perf_counter(), self.grid
+        limited = tokens >= POWER_LIMITED
+        least = self.load.missing(begin) if limited else 0.0
+        span = grid.swing_seconds if limited else 0.0
+        found = timed_in_order(
+            runs, self.device, self.repeats, settle * grid.settle_seconds, least, span
+        )
+        if limited:
+            self.load.note(begin, time.perf_counter())
+        return found
 
     def timed(self, work: Callable[[], object], tokens: int, settle: float = 1.0) -> Timing:
-        """A CUDA graph of ``work``, replayed until the clock has settled, then timed.
-
-        tokens: that ``work`` multiplies by weights; settle: as in ``settling``.
-        """
-        return timed_graph(work, self.device, self.repeats, *self.settling(tokens, settle))
+        """A CUDA graph of ``work`` by ``timed_in_order``."""
+        with captured(work, self.device) as replay:
+            return self.timed_in_order([replay], tokens, settle)[0]
 
     def logits(self, rows: int) -> Timing:
         """The output layer and the choice of a token for ``rows`` tokens."""

@@ -13,7 +13,7 @@ from gpu_probe.drafter import Drafter
 from gpu_probe.measure import Probe
 from gpu_probe.sequential import Sequential
 from gpu_probe.shapes import DrafterShape
-from gpu_probe.timing import Timing, captured, timed_in_order
+from gpu_probe.timing import Timing, captured
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,9 @@ class Rounds:
         return lambda: drafter.forward(features, seen, block, cache)
 
     def draft_time(self, requests: int, context: int, tokens: int) -> Timing:
-        first_pass = requests * (self.block_size + 1)
-        return self.probe.timed(self.draft([context] * requests, tokens), first_pass)
+        # step by step all passes but the first have one token per request
+        each = self.block_size + 1 if self.shape.parallel else 1
+        return self.probe.timed(self.draft([context] * requests, tokens), requests * each)
 
     def inject_time(self, tokens: int) -> Timing:
         """A parallel drafter's keys and values of ``tokens`` prompt tokens."""
@@ -122,7 +123,7 @@ def whole_rounds(drafters: list[Rounds], cell: Cell, padded: int, eager: bool) -
     The drafters share the verification's graph: it is the same step.
     """
     probe = drafters[0].probe
-    device, repeats = probe.device, max(6, probe.repeats // 2)
+    device = probe.device
     step = probe.step(list(cell.queries), list(cell.contexts), padded, cell.chunk, cell.before)
     found = []
     with nullcontext(step) if eager else captured(step, device) as then:
@@ -130,10 +131,8 @@ def whole_rounds(drafters: list[Rounds], cell: Cell, padded: int, eager: bool) -
             draft = rounds.draft(list(cell.contexts), rounds.block_size, cell.chunk)
             drafts = device if rounds.drafter is not None else "cpu"  # an empty graph is none
             with captured(draft, drafts) as first:
-                # the card has been under such load for minutes: its clock settles sooner than a
-                # table's first point
-                settling = probe.settling(cell.tokens, settle=0.6)
-                whole, _, verify = timed_in_order([first, then], device, repeats, *settling)
+                # the drafters before it have brought the clock to rest
+                whole, _, verify = probe.timed_in_order([first, then], cell.tokens, settle=0.6)
             found.append(
                 {
                     "seconds": whole.median,

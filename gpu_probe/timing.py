@@ -120,25 +120,27 @@ def timed_in_order(
     repeats: int,
     settle: float = 0.0,
     least: float = 0.0,
+    span: float = 0.0,
 ) -> list[Timing]:
     """Device time of ``runs`` one after the other: of all together, then of each.
 
     At most ``repeats`` times, queued without a pause; fewer when a third more no longer moves the
-    median by STEADY. ``settle``: seconds that the clock is given at most; ``least``: at least.
+    median by STEADY; more until they have taken ``span`` seconds. Before them the clock is given
+    ``least`` seconds and up to ``settle`` more.
     """
 
     def once() -> None:
         for run in runs:
             run()
 
-    settled(once, device, settle / 16, settle, least)
+    settled(once, device, settle / 16, least + settle, least)
     rows: list[list[float]] = []
-    median = 0.0
+    median = taken = 0.0
     batch, step = max(3, repeats // 3), len(runs) + 1
-    while len(rows) < repeats:
+    while len(rows) < repeats or taken < span:
         watch = Stopwatch(device)
         once()  # the first after a pause starts late
-        for _ in range(min(batch, repeats - len(rows))):
+        for _ in range(batch if span else min(batch, repeats - len(rows))):
             watch.mark()
             for run in runs:
                 run()
@@ -146,7 +148,8 @@ def timed_in_order(
         between = watch.between()
         rows += [between[i : i + step - 1] for i in range(0, len(between), step)]
         before, median = median, statistics.median(map(sum, rows))
-        if abs(median - before) <= STEADY * median:
+        taken = sum(map(sum, rows))
+        if abs(median - before) <= STEADY * median and taken >= span:
             break
     return [
         Timing.of([sum(row) for row in rows]),
@@ -158,23 +161,15 @@ def timed(
     run: Callable[[], object],
     device: str,
     repeats: int,
-    settle: float = 0.0,
-    least: float = 0.0,
 ) -> Timing:
-    """``timed_in_order`` of one run."""
-    return timed_in_order([run], device, repeats, settle, least)[0]
+    """``timed_in_order`` of one run, without a wait for the clock."""
+    return timed_in_order([run], device, repeats)[0]
 
 
-def timed_graph(
-    work: Callable[[], object],
-    device: str,
-    repeats: int,
-    settle: float = 0.0,
-    least: float = 0.0,
-) -> Timing:
+def timed_graph(work: Callable[[], object], device: str, repeats: int) -> Timing:
     """``timed`` over replays of ``work`` captured as a CUDA graph."""
     with captured(work, device) as replay:
-        return timed(replay, device, repeats, settle, least)
+        return timed(replay, device, repeats)
 
 
 def synchronize(device: str) -> None:

@@ -66,7 +66,7 @@ def test_a_clock_that_sinks_late_is_waited_for_as_long_as_asked(monkeypatch):
     timing.settled(card.run, "cpu", 0.025, 0.4, 0.3)
     assert card.takes(card.now) == 0.006 and 0.3 < card.now < 0.36
     card = Card(monkeypatch, late)
-    assert timed(card.run, "cpu", 6, 0.4, 0.3).median == pytest.approx(0.006)
+    assert timed_in_order([card.run], "cpu", 6, 0.4, 0.3)[0].median == pytest.approx(0.006)
 
 
 def test_a_restless_clock_is_given_up(monkeypatch):
@@ -86,6 +86,21 @@ def test_repeats_end_when_the_median_stands(monkeypatch):
     assert timed(steady.run, "cpu", 30).repeats == 20
     restless = Card(monkeypatch, lambda now: 0.01 * (1 + now))
     assert timed(restless.run, "cpu", 30).repeats == 30
+
+
+def test_a_swinging_clock_is_timed_for_as_long_as_asked(monkeypatch):
+    """Over whole swings the median is their middle, wherever the timing began."""
+
+    def swings(now):
+        return 0.01 if now % 0.4 < 0.2 else 0.011
+
+    card = Card(monkeypatch, swings)
+    short = timed_in_order([card.run], "cpu", 9)[0]
+    assert short.median == pytest.approx(0.01) and short.repeats <= 9
+    card = Card(monkeypatch, swings)
+    long = timed_in_order([card.run], "cpu", 9, span=0.8)[0]
+    assert long.median * long.repeats >= 0.75
+    assert long.p10 == pytest.approx(0.01) and long.p90 == pytest.approx(0.011)
 
 
 def test_parts_add_up_to_the_whole():
