@@ -23,6 +23,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.kernel_times import kernel_times
 from gpu_probe.shapes import MODELS, ModelShape
 
 WARM_UP = 15  # decode steps before the measured ones
@@ -85,8 +86,13 @@ def make_engine(folder: str, requests: int, context: int, cache_gib: float):
     )
 
 
-def decode_steps(engine, requests: int, context: int, steps: int, draw: random.Random) -> dict:
-    """Seconds between outputs while all requests decode; afterwards they are aborted."""
+def decode_steps(
+    engine, requests: int, context: int, steps: int, draw: random.Random, profiled: bool
+) -> dict:
+    """Seconds between outputs while all requests decode; afterwards they are aborted.
+
+    profiled: with what the kernels of a step take, by kind.
+    """
     from vllm import SamplingParams
 
     params = SamplingParams(max_tokens=900, ignore_eos=True, temperature=1.0, detokenize=False)
@@ -94,13 +100,18 @@ def decode_steps(engine, requests: int, context: int, steps: int, draw: random.R
         prompt = {"prompt_token_ids": [draw.randrange(2, 100_000) for _ in range(context)]}
         engine.add_request(f"{requests}-{i}", prompt, params)
     core = engine.engine_core
+
+    def one_step() -> list:
+        while True:
+            outputs = core.get_output().outputs
+            if outputs:  # else a batch was queued and none has ended
+                return outputs
+
     started: set[str] = set()
     seconds, distinct, warm = [], [], 0
     last = time.perf_counter()
     while len(seconds) < steps:
-        outputs = core.get_output().outputs
-        if not outputs:  # a batch was queued, none has ended
-            continue
+        outputs = one_step()
         now = time.perf_counter()
         if len(started) == requests and len(outputs) == requests:
             warm += 1
@@ -109,6 +120,7 @@ def decode_steps(engine, requests: int, context: int, steps: int, draw: random.R
                 distinct.append(len({one.new_token_ids[0] for one in outputs}))
         started.update(one.request_id for one in outputs)
         last = now
+    kernels = kernel_times(one_step, 6) if profiled else None
     core.abort_requests(sorted(started))
     for _ in range(4):  # empties the queue of batches under way
         core.get_output()
@@ -120,6 +132,7 @@ def decode_steps(engine, requests: int, context: int, steps: int, draw: random.R
         "p10": round(1e3 * tenths[0], 4),
         "p90": round(1e3 * tenths[-1], 4),
         "distinct_tokens": min(distinct),
+        **({"kernels_ms": kernels} if kernels else {}),
     }
 
 
@@ -129,8 +142,11 @@ def decode_steps(engine, requests: int, context: int, steps: int, draw: random.R
 @click.option("--requests", default="1,8,32,64,128,256", show_default=True)
 @click.option("--steps", default=60, show_default=True)
 @click.option("--cache-gib", default=50.0, show_default=True)
+@click.option("--kernels", is_flag=True, help="profile six steps of each kind of batch")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
-def main(model: str, context: int, requests: str, steps: int, cache_gib: float, out: Path) -> None:
+def main(
+    model: str, context: int, requests: str, steps: int, cache_gib: float, kernels: bool, out: Path
+) -> None:
     counts = [int(one) for one in requests.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(config(MODELS[model])))
@@ -147,7 +163,7 @@ def main(model: str, context: int, requests: str, steps: int, cache_gib: float, 
         }
         draw = random.Random(0)
         for count in counts:
-            row = decode_steps(engine, count, context, steps, draw)
+            row = decode_steps(engine, count, context, steps, draw, kernels)
             click.echo(json.dumps(row))
             document["rows"].append(row)
             out.write_text(json.dumps(document, indent=1) + "\n")

@@ -39,20 +39,22 @@ def test_the_one_request_step_lies_above_the_memory_floor(profile):
     assert 1.0 < measured["ratio_to_floor"] < 1.6
 
 
-def test_it_lies_within_a_fifth_of_vllm(profile):
-    rows = profile["measured"]["vllm_ratio"]
+@pytest.mark.parametrize("size", ["8b", "4b", "30b-a3b"])
+def test_decode_steps_lie_near_vllm(size):
+    path = next(PATH.parent.glob(f"h200-qwen3-{size}-bf16-*.json"))
+    rows = json.loads(path.read_text())["measured"]["vllm_ratio"]
     plain = {row["requests"]: row["ratio"] for row in rows if row["arm"] == "no drafts"}
     assert set(plain) == {1, 8, 64, 256}
-    assert all(0.8 <= row["ratio"] <= 1.2 for row in rows)
+    assert all(0.9 <= ratio <= 1.1 for requests, ratio in plain.items() if requests < 256)
+    assert 0.85 <= plain[256] <= 1.1  # where FlashAttention 3 is slower than the probe's kernel
+    assert all(0.9 <= row["ratio"] <= 1.1 for row in rows if row["arm"] != "no drafts")
 
 
 def test_the_tables_add_up_to_whole_steps(profile):
     for cell in profile["measured"]["whole_steps"]:
         requests = cell["requests"]
         step = price.Step(requests, requests * cell["query_tokens"], cell["context_tokens"])
-        # steps of 256 tokens were timed before the power limit had taken the clock down
-        allowed = 0.04 if step.queries == 256 else 0.03
-        assert price.target(profile, step) == pytest.approx(cell["seconds"], rel=allowed)
+        assert price.target(profile, step) == pytest.approx(cell["seconds"], rel=0.03)
 
 
 def test_attention_reads_the_cache_once_at_any_number_of_query_tokens(profile):
@@ -71,8 +73,7 @@ def test_every_measured_profile_is_whole_and_read(path):
     document = json.loads(path.read_text())
     measured = document["measured"]
     assert document["name"] == path.stem
-    # what a run that was cut short lacks comes from another, and the file says so
-    assert measured["complete"] or "power" in measured["earlier_run"]["parts"]
+    assert measured["complete"]
     parts = ("attention", "graphs", "prefill", "power", "draft", "host", "kv_cache")
     assert set(parts) <= document.keys()
     assert read_profile(path).draft is not None
@@ -82,10 +83,8 @@ def test_every_measured_profile_is_whole_and_read(path):
     assert fit["max"] == pytest.approx(ratios[-1], abs=1e-4)
 
 
-@pytest.mark.parametrize("size", ["8b", "4b"])
-@pytest.mark.parametrize("drafter", ["dspark7", "eagle3-7", "mtp7"])
-def test_the_tables_foretell_rounds_that_they_were_not_made_from(size, drafter):
-    path = PATH.with_name(f"h200-qwen3-{size}-bf16-{drafter}.json")
+@pytest.mark.parametrize("path", sorted(PATH.parent.glob("h200-*.json")), ids=lambda p: p.stem)
+def test_the_tables_foretell_rounds_that_they_were_not_made_from(path):
     document = json.loads(path.read_text())
     rounds = document["measured"]["held_out"]
     again = held_out.fit_error(document, rounds)
