@@ -325,6 +325,25 @@ def test_neighbours_are_one_step_away():
     ]
 
 
+def test_rivals_run_a_step_more_or_as_many():
+    space = Space(("static", "threshold", "topk"), 5, (2, 4, 8), (64, 512), ("profile",))
+    threshold = {"scheduler": "threshold", "threshold_h": 0.5, "token_budget": 64}
+    topk = {"scheduler": "topk", "topk_lag": 2, "token_budget": 64}
+    of_static = {"scheduler": "static", "static_k": 5, "max_running": 4, "token_budget": 64}
+    assert space.rivals(of_static) == [
+        one | {"max_running": n} for n in (8, 4) for one in (threshold, topk)
+    ]
+    assert space.rivals(topk | {"max_running": 8}) == [
+        {"scheduler": "static", "static_k": 1, "max_running": 8, "token_budget": 64},
+        threshold | {"max_running": 8},
+    ]
+    fixed = Space(("static", "topk"), 5, (4,), (64,), ("profile",))
+    assert fixed.rivals({"scheduler": "static", "static_k": 2}) == [
+        {"scheduler": "topk", "topk_lag": 2}
+    ]
+    assert Space(("topk",), 5, (2, 4), (64,), ("profile",)).rivals({"max_running": 2}) == []
+
+
 def test_repeats_lead_to_neighbours_of_the_best():
     space = Space(("static",), GAMMA, (2, 4, 8), (64, 512), ("profile",))  # 18 configurations
     tuner = tuned(problem(space=space, prune=False, objectives=("throughput",)), 60)

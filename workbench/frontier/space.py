@@ -13,6 +13,7 @@ from workbench.serving import Arm
 MEASURED = "profile"  # the capture sizes that the profile was measured with
 _STEP = 0.02  # of threshold's h
 MOST_LAG = 4  # steps that topk looks back
+_LIMITS = ("max_running", "token_budget", "graph_sizes")
 _FREE = {
     "static": "static:1",
     "threshold": "threshold:0.5",
@@ -92,23 +93,25 @@ class Space:
         """Parameters to try first: each family as it is by default, with generous limits."""
         shared = {
             name: choices[-1] if name != "graph_sizes" else choices[0]
-            for name in ("max_running", "token_budget", "graph_sizes")
+            for name in _LIMITS
             if len(choices := getattr(self, name)) > 1
         }
+        return [self._default(family) | shared for family in self.families]
+
+    def _default(self, family: str, drafts: int = 3) -> dict:
+        """A family's own parameters; drafts: of the static one."""
         own = {
-            "static": {"static_k": min(3, self.block_size)},
+            "static": {"static_k": min(drafts, self.block_size)},
             "threshold": {"threshold_h": 0.5},
             "topk": {"topk_lag": 2},
         }
         many = len(self.families) > 1
         whole = {"block_size": max(self.blocks)} if len(self.blocks) > 1 else {}
-        return [
+        return (
             ({"scheduler": family} if many else {})
             | own.get(family, {})
             | (whole if drafts_blocks(family) else {})
-            | shared
-            for family in self.families
-        ]
+        )
 
     def neighbours(self, parameters: dict) -> list[dict]:
         """Parameters of a trial with one of them a step up or down its choices, or whole blocks."""
@@ -132,6 +135,17 @@ class Space:
         if parameters.get("block_size", self.block_size) < self.block_size - 1:
             near.append(parameters | {"block_size": max(self.blocks)})
         return near
+
+    def rivals(self, parameters: dict) -> list[dict]:
+        """The other families, static with one draft, with a step more running and with as many.
+
+        Where a scheduler keeps a limit on latency but no more at a step more, another may.
+        """
+        limits = {name: parameters[name] for name in _LIMITS if name in parameters}
+        running = parameters.get("max_running")
+        more = [limits | {"max_running": n} for n in self.max_running if n > (running or n)][:1]
+        others = [one for one in self.families if one != parameters.get("scheduler", one)]
+        return [self._default(one, drafts=1) | own for own in (*more, limits) for one in others]
 
 
 def _choice(trial, name: str, choices: Sequence):

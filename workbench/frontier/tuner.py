@@ -121,11 +121,11 @@ class Tuner(Findings):
         if not count:
             return
         known = [trial.params for trial in self.study.get_trials(deepcopy=False)]
-        first, *others = [
-            self.problem.space.neighbours(one.parameters) for one in self.promising()
-        ] or [[]]
+        space, promising = self.problem.space, self.promising()
+        first, *others = [space.neighbours(one.parameters) for one in promising] or [[]]
+        rivals = [rival for one in promising[:1] for rival in space.rivals(one.parameters)]
         turns = itertools.chain.from_iterable(itertools.zip_longest(*others))  # one of each a turn
-        by_turns = itertools.chain.from_iterable(itertools.zip_longest(first, turns))
+        by_turns = itertools.chain.from_iterable(itertools.zip_longest(first, rivals, turns))
         near = (one for one in by_turns if one is not None and one not in known)
         for parameters in itertools.islice(near, count):
             self.study.enqueue_trial(parameters, skip_if_exists=True)
