@@ -43,9 +43,10 @@ def size(tokens: int) -> int:
 def promising(tile: Tile, tokens: int, experts: int, active: int) -> bool:
     """Whether a tile is worth timing where every expert has about tokens × active ÷ experts rows.
 
-    Not one far higher than an expert has rows, nor one that many times over.
+    Not one far higher than an expert has rows, nor a low one that many times over.
     """
     rows = tokens * active / experts
     if tile.kernel == "grouped":
         return rows >= 1
-    return rows / 8 <= tile.rows <= max(16.0, 4 * rows)
+    highest = max(one.rows for one in CANDIDATES)
+    return min(rows / 8, highest) <= tile.rows <= max(16.0, 4 * rows)

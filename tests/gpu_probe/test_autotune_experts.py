@@ -19,12 +19,11 @@ from gpu_probe.tiles import Tile
 SMALL = (Tile("fused", 16, 16, 16, 2, 2), Tile("fused", 16, 32, 32, 2, 2))
 
 
-@given(st.integers(1, 5000), st.integers(1, 256), st.integers(1, 16))
+@given(st.integers(1, 50_000), st.integers(1, 256), st.integers(1, 16))
 def test_some_tile_is_always_worth_trying(tokens, experts, active):
     active = min(active, experts)
     tried = [t for t in tiles.CANDIDATES if tiles.promising(t, tokens, experts, active)]
-    assert any(tile.kernel == "fused" for tile in tried) or tokens * active / experts > 1000
-    assert tried
+    assert any(tile.kernel == "fused" for tile in tried)  # the grouped product needs a new card
 
 
 def test_a_step_is_like_the_next_larger_size():
