@@ -14,6 +14,7 @@ from gpu_probe.grid import FULL, QUICK, TINY, Grid
 from gpu_probe.ladders import capture_sizes
 from gpu_probe.shapes import DRAFTERS, MODELS, ModelShape, from_config
 
+SLOW_ON_CPU = 50_000_000  # parameters
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -40,10 +41,15 @@ def parser() -> argparse.ArgumentParser:
         "--graphs",
         help="captured batch tokens: vllm, sglang, vllm-drafts (default) or sizes as in 1,2,4",
     )
-    p.add_argument("--max-tokens", type=int, help="no step beyond so many batch tokens")
+    p.add_argument(
+        "--max-tokens", type=int, help="no captured size above; three eager ones just past the last"
+    )
     p.add_argument("--contexts", help="contexts of the attention table, as in 512,2048,8192")
     p.add_argument(
-        "--out", required=True, type=Path, help="FILE.json, or a folder for several drafters"
+        "--out",
+        required=True,
+        type=Path,
+        help="FILE.json, or a folder for several drafters",
     )
     p.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     p.add_argument("--quick", action="store_true", help="fewer points; a CPU measures a tiny grid")
@@ -72,7 +78,7 @@ def _drafters(args: argparse.Namespace) -> list[str]:
     for key in keys:
         if key not in DRAFTERS:
             raise ProbeError(f"--drafter: no drafter '{key}'; use {', '.join(DRAFTERS)}")
-        changes = {"layers": args.draft_layers, "markov_rank": args.markov_rank}
+        changes = {"draft_layers": args.draft_layers, "markov_rank": args.markov_rank}
         shape = DRAFTERS[key]
         if not shape.parallel:
             changes = {}
@@ -82,7 +88,8 @@ def _drafters(args: argparse.Namespace) -> list[str]:
             if value is not None:
                 if value < 1:
                     raise ProbeError(f"--{field.replace('_', '-')}: {value} is below 1")
-                DRAFTERS[key] = shape = dataclasses.replace(shape, **{field: value})
+                changed = {field.removeprefix("draft_"): value}
+                DRAFTERS[key] = shape = dataclasses.replace(shape, **changed)
     return list(dict.fromkeys(keys))
 
 
@@ -116,9 +123,9 @@ def _grid(args: argparse.Namespace) -> Grid:
     else:
         grid = QUICK if args.quick else FULL
     sizes = contexts = None
-    if args.graphs:
+    if args.graphs is not None:
         sizes = capture_sizes(args.graphs, args.block_size + 1)
-    if args.contexts:
+    if args.contexts is not None:
         try:
             contexts = tuple(sorted({int(c) for c in args.contexts.split(",")}))
         except ValueError:
@@ -160,18 +167,20 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
     from gpu_probe import compare
     from gpu_probe.session import Session
 
-    args.outs = _outs(args, keys, model)
-    if grid is TINY or args.quick:
+    outs = _outs(args, keys, model)
+    if args.device == "cpu" or args.quick:
         print("gpu-probe: few points, not for planning with", file=sys.stderr)
+    if args.device == "cpu" and model.parameters > SLOW_ON_CPU:
+        print(f"gpu-probe: {model.name} takes a CPU very long; tiny tries it", file=sys.stderr)
     # the folder of --out says nothing about the measurement
     kept = [Path(word).name if word == str(args.out) else word for word in given]
     command = " ".join(["gpu-probe", *kept])
     if args.device == "cpu":
         torch.set_num_threads(1)  # at these sizes threads only wait for each other
     try:
-        session = Session(
+        session = args.session = Session(
             model,
-            args.outs,
+            outs,
             {key: 0 if key == "none" else args.block_size for key in keys},
             args.device,
             getattr(torch, args.dtype),
@@ -195,16 +204,19 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
 def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(given)
-    args.outs = {}
+    args.session = None
     try:
         return measure(args, given)
     except ProbeError as error:
         print(f"gpu-probe: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        there = [str(out) for out in args.outs.values() if out.exists()]
-        kept = f"; {', '.join(there)} holds the parts that were done" if there else ""
-        print(f"gpu-probe: interrupted{kept}; --resume goes on from there", file=sys.stderr)
+        kept = ""
+        if args.session and args.session.parts:
+            files = args.session.written
+            held = f"parts that were done are in {', '.join(map(str, files))}; " if files else ""
+            kept = f"; {held}--resume goes on from there"
+        print(f"gpu-probe: interrupted{kept}", file=sys.stderr)
         return 130
 
 

@@ -7,20 +7,31 @@ import os
 import tempfile
 from pathlib import Path
 
+from gpu_probe.errors import ProbeError
+
 
 def write(document: dict, out: Path) -> None:
-    """Write JSON beside ``out`` and rename."""
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    """Write JSON beside ``out`` and rename. Raises ProbeError where that is impossible."""
+    name = ""
     try:
+        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(_compact(document))
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
         os.replace(name, out)
+    except OSError as error:
+        _remove(name)
+        raise ProbeError(f"{out} cannot be written: {error.strerror or error}") from error
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        _remove(name)
         raise
+
+
+def _remove(name: str) -> None:
+    if name:
+        Path(name).unlink(missing_ok=True)
 
 
 def _compact(document: dict) -> str:

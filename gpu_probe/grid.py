@@ -64,8 +64,11 @@ class Grid:
         edges = (size for size in self.verify if size not in self.captured and size < last)
         top = max_tokens or max(self.beyond)
         past = tuple(n for n in self.beyond if last < n <= top)
-        if not past:
+        if not past or past[0] > 2 * last:  # else nothing would be known just past the last graph
             past = (last + last // 8 + 1, last + last // 2 + 1, 2 * last + 1)
+        rows, columns = (tuple(n for n in axis if n <= last) for axis in self.mixed)
+        if not rows:
+            rows, columns = (max(1, last // 2),), (last,)
         return dataclasses.replace(
             self,
             captured=sizes,
@@ -73,8 +76,14 @@ class Grid:
             beyond=past,
             contexts=contexts or self.contexts,
             power=tuple(n for n in self.power if n <= last),
-            mixed=tuple(tuple(n for n in axis if n <= last) for axis in self.mixed),
+            mixed=(rows, columns),
         )
+
+    @property
+    def loop_contexts(self) -> tuple[int, ...]:
+        """Contexts over which DSpark's loop is weighed, as far as there are such long ones."""
+        longest = max(self.contexts)
+        return tuple(c for c in (512, 1024, 2048, 4096) if c <= longest) or (longest,)
 
 
 FULL = Grid(

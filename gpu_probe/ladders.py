@@ -28,5 +28,7 @@ def capture_sizes(text: str, tokens_per_request: int) -> tuple[int, ...]:
     except ValueError:
         sizes = [0]
     if sizes[0] < 1:
-        raise ProbeError(f"--graphs: '{text}' is no ladder; use vllm, sglang or sizes as in 1,2,4")
+        raise ProbeError(
+            f"--graphs: '{text}' is no ladder; use vllm-drafts, vllm, sglang or sizes as in 1,2,4"
+        )
     return tuple(sizes)

@@ -48,6 +48,9 @@ class Probe:
         """Pages for the largest cell of every part, holding random keys and values."""
         grid, layers = self.grid, self.shape.layers
         whole = max(pages_needed(r, q + c) for r, q, c in grid.whole)
+        if grid.sequential:
+            longest = max(grid.sequential) + 1 + max(grid.loop_contexts)
+            whole = max(whole, pages_needed(min(128, grid.max_requests), longest))
         top = max(grid.beyond) // grid.max_requests + 1
         whole = max(whole, pages_needed(grid.max_requests, top + grid.reference_context))
         whole = 1 + max(whole, grid.cached_tokens // PAGE_TOKENS)

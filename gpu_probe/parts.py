@@ -167,13 +167,11 @@ def sequential(rounds: Rounds) -> dict:
     """Rounds of DSpark and of DFlash (which has no sequential block) by block size and context."""
     probe = rounds.probe
     requests = min(128, probe.grid.max_requests)
-    longest = max(probe.grid.contexts)
-    contexts = [c for c in (512, 1024, 2048, 4096) if c <= longest] or [longest]
     cells = []
     for size in probe.grid.sequential:
         pair = {kind: Rounds(probe, DRAFTERS[kind], size) for kind in ("dspark", "dflash")}
         loop = pair["dspark"].markov(requests).median
-        for context in contexts:
+        for context in probe.grid.loop_contexts:
             row = {"block_size": size, "requests": requests, "context_tokens": context}
             for kind, one in pair.items():
                 row[f"{kind}_seconds"] = round(one.draft_time(requests, context, size).median, 9)

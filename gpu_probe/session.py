@@ -37,7 +37,7 @@ class Session:
     """What is measured, where it goes, and what a checkpoint already holds.
 
     outs: the profile of each drafter, by its key in ``DRAFTERS``. The checkpoint lies beside the
-    first of them and is removed when everything is done.
+    first of them, of a resumed run where it was, and is removed when everything is done.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Session:
         self.mixed = mixed
         self.telemetry = Telemetry(device)
         self.start = time.monotonic()
-        first = next(iter(outs.values()))
-        self.checkpoint = first.with_name(f".{first.stem}.checkpoint.json")
+        places = [out.with_name(f".{out.stem}.checkpoint.json") for out in outs.values()]
+        self.checkpoint = next(filter(Path.exists, places), places[0]) if resume else places[0]
         self.measured = {
             "repeats": repeats,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -72,6 +72,7 @@ class Session:
             json.dumps({key: [size, vars(DRAFTERS[key])] for key, size in block_sizes.items()})
         )
         self.parts: dict[str, dict] = {}
+        self.written: dict[Path, None] = {}  # profiles, in order
         if resume:
             self._resume()
         self.names = self._in_order()
@@ -105,7 +106,7 @@ class Session:
                 "remove it or give that run's options"
             )
         self.parts, self.measured["before"] = kept["parts"], kept["before"]
-        self.say(f"resuming: {', '.join(self.parts)} are measured")
+        self.say(f"resuming; measured already: {', '.join(self.parts)}")
 
     def say(self, text: str) -> None:
         print(f"[{time.monotonic() - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
@@ -146,9 +147,7 @@ class Session:
         self.measured["after"] = self.telemetry.reading()
         self.measured["complete"] = True
         self.measured["wall_seconds"] = round(time.monotonic() - self.start, 1)
-        documents = {key: self.document(key) for key in self.outs}
-        for key, document in documents.items():
-            write(document, self.outs[key])
+        documents = {key: self._write(key) for key in self.outs}
         self.checkpoint.unlink(missing_ok=True)
         return documents
 
@@ -206,7 +205,13 @@ class Session:
             for key in self.outs:
                 own = f"draft {key}" in self.parts or key == next(iter(self.outs))
                 if own:
-                    write(self.document(key), self.outs[key])
+                    self._write(key)
+
+    def _write(self, key: str) -> dict:
+        document = self.document(key)
+        write(document, self.outs[key])
+        self.written[self.outs[key]] = None
+        return document
 
     def document(self, key: str) -> dict:
         """The profile of one drafter as far as it is measured."""

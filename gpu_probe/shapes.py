@@ -114,15 +114,33 @@ _CONFIG = {
 }
 
 
+# what would be measured wrong without a word
+_NOT_BUILT = {
+    "kv_lora_rank": "multi-head latent attention is not built here",
+    "n_routed_experts": "experts beside shared ones and dense layers are not built here",
+    "text_config": "a model of several parts; give that part's fields as a file of their own",
+}
+
+
+def _name(config: dict, path: Path) -> str:
+    """The model's own name, else the file's, or its folder's where the file is called config."""
+    own = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
+    path = path.absolute()
+    return own or (path.parent.name if path.stem == "config" else path.stem)
+
+
 def from_config(path: Path) -> ModelShape:
     """The shape of a Hugging Face ``config.json``. Raises ProbeError naming what is missing."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
+        for field, what in _NOT_BUILT.items():
+            if config.get(field):
+                raise ProbeError(f"--model: {path} has {field}: {what}")
         sizes = {field: int(config[key]) for field, key in _CONFIG.items()}
         experts = int(config.get("num_experts") or config.get("num_local_experts") or 0)
         width = config.get("moe_intermediate_size") if experts else None
         shape = ModelShape(
-            name=str(config.get("_name_or_path") or path.absolute().parent.name),
+            name=_name(config, path),
             kv_heads=int(config.get("num_key_value_heads") or sizes["heads"]),
             head=int(config.get("head_dim") or sizes["hidden"] // sizes["heads"]),
             mlp=int(width or config["intermediate_size"]),

@@ -102,7 +102,8 @@ def test_an_interrupt_keeps_what_was_measured_and_resume_goes_on(monkeypatch, ca
     assert "attention" in first and "draft" not in first
     assert first["measured"]["complete"] is False
     assert read_profile(out).draft is None
-    assert "x.json holds the parts that were done" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "parts that were done are in" in said and "x.json; --resume" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == [".x.checkpoint.json", "x.json"]
 
     def again(probe):
@@ -197,3 +198,38 @@ def test_one_run_measures_the_target_once_for_every_drafter(tmp_path):
     assert none["attention"]["context_tokens"] == [16, 32, 64]
     for name in names:
         assert read_profile(tmp_path / f"{name}.json").name == name
+
+
+@pytest.mark.parametrize(
+    "few", [["--graphs", "1,2,4"], ["--max-tokens", "4"], ["--contexts", "1024"], ["--graphs", "8"]]
+)
+def test_few_sizes_and_long_contexts_are_measured_to_the_end(few, tmp_path):
+    out = tmp_path / "x.json"
+    assert cli.main([*TINY, *few, "--out", str(out)]) == 0
+    document = json.loads(out.read_text())
+    assert document["measured"]["complete"] is True
+    last, past = document["graphs"]["batch_tokens"][-1], document["graphs"]["beyond"]
+    assert len(past["seconds"]) >= 2 and last < past["batch_tokens"][0] <= 2 * last
+    assert read_profile(out).graphs is not None
+
+
+def test_a_resumed_run_finds_the_checkpoint_whichever_drafter_came_first(monkeypatch, tmp_path):
+    def interrupt(rounds):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "host", interrupt)
+        options = [*TINY, "--drafter", "dspark,mtp", "--out", str(tmp_path)]
+        assert cli.main(options) == 130
+    first = json.loads((tmp_path / "cpu-tiny-fp32-mtp7.json").read_text())
+    options = [*TINY, "--drafter", "eagle3,mtp,dspark", "--resume", "--out", str(tmp_path)]
+    assert cli.main(options) == 0
+    names = [f"cpu-tiny-fp32-{key}.json" for key in ("dspark7", "eagle3-7", "mtp7")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    second = json.loads((tmp_path / "cpu-tiny-fp32-mtp7.json").read_text())
+    assert second["measured"]["verify_whole"] == first["measured"]["verify_whole"]
+
+
+def test_a_place_that_cannot_be_written_is_said_in_one_line(capsys):
+    assert cli.main([*TINY, "--out", "/proc/x.json"]) == 2
+    assert "/proc" in capsys.readouterr().err.splitlines()[-1]

@@ -60,6 +60,9 @@ def test_a_config_of_experts(tmp_path):
         ({"head_dim": 80}, "a head of 16, 32, 64"),
         ({"num_key_value_heads": 5}, "whole query groups"),
         ({"hidden_size": 0}, "a dimension below 1"),
+        ({"kv_lora_rank": 512}, "latent attention is not built"),
+        ({"n_routed_experts": 64}, "shared ones and dense layers are not built"),
+        ({"text_config": {"hidden_size": 64}}, "several parts"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(tmp_path, change, said):
@@ -74,3 +77,18 @@ def test_a_config_without_layers_names_the_field(tmp_path):
     path.write_text(json.dumps({k: v for k, v in CONFIG.items() if k != "num_hidden_layers"}))
     with pytest.raises(ProbeError, match="has no num_hidden_layers"):
         from_config(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "own", "name"),
+    [
+        ("config.json", None, "folder"),
+        ("small.json", None, "small"),
+        ("config.json", "Qwen/Qwen3-8B", "Qwen3-8B"),
+    ],
+)
+def test_a_config_is_named_by_itself_its_file_or_its_folder(tmp_path, file, own, name):
+    path = tmp_path / "folder" / file
+    path.parent.mkdir()
+    path.write_text(json.dumps({**CONFIG, "_name_or_path": own}))
+    assert from_config(path).name == name
