@@ -6,15 +6,19 @@ import argparse
 import dataclasses
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from gpu_probe import __version__
+from gpu_probe.config import from_config
 from gpu_probe.errors import ProbeError
 from gpu_probe.grid import FULL, QUICK, TINY, Grid
 from gpu_probe.ladders import capture_sizes
-from gpu_probe.shapes import DRAFTERS, MODELS, ModelShape, from_config
+from gpu_probe.shapes import DRAFTERS, MODELS, ModelShape
 
 SLOW_ON_CPU = 50_000_000  # parameters
+LONGEST_NAME = 200  # temporary files beside it have longer ones
+MOST_TOKENS = 1 << 20  # of a step or a context
 DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -86,8 +90,6 @@ def _drafters(args: argparse.Namespace) -> list[str]:
             changes["markov_rank"] = None
         for field, value in changes.items():
             if value is not None:
-                if value < 1:
-                    raise ProbeError(f"--{field.replace('_', '-')}: {value} is below 1")
                 changed = {field.removeprefix("draft_"): value}
                 DRAFTERS[key] = shape = dataclasses.replace(shape, **changed)
     return list(dict.fromkeys(keys))
@@ -97,8 +99,12 @@ def _outs(args: argparse.Namespace, keys: list[str], model: ModelShape) -> dict[
     folder = args.out if args.out.is_dir() else args.out.absolute().parent
     if not folder.is_dir() or (args.out.suffix != ".json" and not args.out.is_dir()):
         raise ProbeError(f"--out: {args.out} is no .json file in an existing folder, nor a folder")
-    if not os.access(folder, os.W_OK):
-        raise ProbeError(f"--out: {folder} is not writable")
+    if len(os.fsencode(args.out.name)) > LONGEST_NAME:
+        raise ProbeError(f"--out: the name is longer than {LONGEST_NAME} bytes")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ProbeError(f"--out: {folder} cannot be written to: {error.strerror}") from error
     if not args.out.is_dir():
         if len(keys) > 1:
             raise ProbeError(
@@ -124,16 +130,20 @@ def _grid(args: argparse.Namespace) -> Grid:
         grid = QUICK if args.quick else FULL
     sizes = contexts = None
     if args.graphs is not None:
-        sizes = capture_sizes(args.graphs, args.block_size + 1)
+        sizes = capture_sizes(args.graphs.lower(), args.block_size + 1)
     if args.contexts is not None:
         try:
             contexts = tuple(sorted({int(c) for c in args.contexts.split(",")}))
         except ValueError:
             contexts = (0,)
-        if contexts[0] <= grid.reference_context:
-            raise ProbeError(f"--contexts: '{args.contexts}' are no contexts above 16 tokens")
+        if contexts[0] <= grid.reference_context or contexts[-1] > MOST_TOKENS:
+            raise ProbeError(
+                f"--contexts: '{args.contexts}' are no contexts of 17 to {MOST_TOKENS} tokens"
+            )
     if args.max_tokens is not None and args.max_tokens < 1:
         raise ProbeError(f"--max-tokens: {args.max_tokens} is below 1")
+    if sizes and sizes[-1] > MOST_TOKENS:
+        raise ProbeError(f"--graphs: a size is above {MOST_TOKENS}")
     if sizes or contexts or args.max_tokens:
         grid = grid.limited(sizes, args.max_tokens, contexts)
         if not grid.captured:
@@ -145,8 +155,13 @@ def _checked(args: argparse.Namespace) -> None:
     """Raises ProbeError for what cannot work, before anything is allocated."""
     if not 1 <= args.block_size <= 31:
         raise ProbeError(f"--block-size: {args.block_size} is not within 1 to 31")
-    if args.repeats < 2:
-        raise ProbeError(f"--repeats: {args.repeats} is too few for a median; give 2 or more")
+    for option, value, least, most in (
+        ("--repeats", args.repeats, 2, 1000),
+        ("--draft-layers", args.draft_layers, 1, 256),
+        ("--markov-rank", args.markov_rank, 1, 1 << 16),
+    ):
+        if value is not None and not least <= value <= most:
+            raise ProbeError(f"{option}: {value} is not within {least} to {most}")
     try:
         import torch
     except ImportError as error:
@@ -158,9 +173,26 @@ def _checked(args: argparse.Namespace) -> None:
         raise ProbeError("--dtype: float32 is for a CPU; use bfloat16 or float16")
 
 
+def _fits(model: ModelShape, args: argparse.Namespace) -> None:
+    """Raises ProbeError for weights that are more than the whole memory."""
+    width = 4 if args.dtype == "float32" else 2
+    if args.device == "cuda":
+        import torch
+
+        memory = torch.cuda.get_device_properties(0).total_memory
+    else:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if model.parameters * width > memory:
+        raise ProbeError(
+            f"--model: the weights of {model.name} take {model.parameters * width / 1e9:,.0f} GB, "
+            f"the {args.device} has {memory / 1e9:,.0f}"
+        )
+
+
 def measure(args: argparse.Namespace, given: list[str]) -> int:
     model, keys = _model(args.model), _drafters(args)
     _checked(args)
+    _fits(model, args)
     grid = _grid(args)
     import torch
 

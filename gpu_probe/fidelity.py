@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
 from pathlib import Path
 
 from gpu_probe.compare import VLLM, floor_seconds
+from gpu_probe.errors import ProbeError
 
 
 def _rows(head: list[str], rows: list[list]) -> str:
@@ -123,11 +125,11 @@ def agreement(first: dict, second: dict) -> dict[str, list[float]]:
             for r, row in zip(axes["requests"], table, strict=True):
                 for c, s in zip(axes["context_tokens"], row, strict=True):
                     found["attention", q, r, c] = s
-        draft = document["draft"]
-        for c, table in zip(draft["context_tokens"], draft["seconds"], strict=True):
+        draft = document.get("draft", {})
+        for c, table in zip(draft.get("context_tokens", ()), draft.get("seconds", ()), strict=True):
             for r, row in zip(draft["requests"], table, strict=True):
                 found["draft", c, r] = row[-1]
-        for cell in measured["whole_steps"]:
+        for cell in measured.get("whole_steps", ()):
             at = cell["requests"], cell["query_tokens"], cell["context_tokens"]
             found["whole steps", *at] = cell["seconds"]
         return found
@@ -146,8 +148,25 @@ def agreement_table(first: dict, second: dict) -> str:
     rows = [
         [name, len(off), f"{statistics.median(off):.2%}", f"{max(off):.1%}"]
         for name, off in parts.items()
+        if off
     ]
     return _rows(["part", "points", "median", "largest"], rows)
+
+
+def _read(path: str) -> dict:
+    """A profile that gpu-probe wrote. Raises ProbeError for another file."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        needed = document["measured"]["verify_whole"], document["verify"]["batch_tokens"]
+        if len(needed[0]) != len(needed[1]):
+            raise ValueError("measured.verify_whole and verify.batch_tokens differ in length")
+        for section, field in (("target", "name"), ("hardware", "gpu"), ("attention", "seconds")):
+            document[section][field]
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProbeError(f"{path} cannot be read: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise ProbeError(f"{path} is no profile of gpu-probe, {error} is missing") from error
+    return document
 
 
 def main(paths: list[str]) -> int:
@@ -155,7 +174,7 @@ def main(paths: list[str]) -> int:
 
     What no drafter changes is printed once for each target.
     """
-    documents = [json.loads(Path(path).read_text(encoding="utf-8")) for path in paths]
+    documents = [_read(path) for path in paths]
     seen: dict[str, dict] = {}
     targets = set()
     for document in documents:
@@ -178,5 +197,17 @@ def main(paths: list[str]) -> int:
     return 0
 
 
+def command(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_probe.fidelity", description="How true measured profiles are: tables."
+    )
+    parser.add_argument("profiles", nargs="+", help="files that gpu-probe wrote")
+    try:
+        return main(parser.parse_args(argv).profiles)
+    except ProbeError as error:
+        print(f"gpu_probe.fidelity: {error}", file=sys.stderr)
+        return 2
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command())

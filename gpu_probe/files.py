@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 
 from gpu_probe.errors import ProbeError
@@ -12,26 +11,17 @@ from gpu_probe.errors import ProbeError
 
 def write(document: dict, out: Path) -> None:
     """Write JSON beside ``out`` and rename. Raises ProbeError where that is impossible."""
-    name = ""
+    # always the same name: what a killed run leaves is overwritten, then renamed
+    unfinished = out.with_name(f".{out.name}.tmp")
     try:
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(_compact(document))
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, out)
+        unfinished.write_text(_compact(document), encoding="utf-8")
+        os.replace(unfinished, out)
     except OSError as error:
-        _remove(name)
+        unfinished.unlink(missing_ok=True)
         raise ProbeError(f"{out} cannot be written: {error.strerror or error}") from error
     except BaseException:
-        _remove(name)
+        unfinished.unlink(missing_ok=True)
         raise
-
-
-def _remove(name: str) -> None:
-    if name:
-        Path(name).unlink(missing_ok=True)
 
 
 def _compact(document: dict) -> str:

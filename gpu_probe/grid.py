@@ -65,12 +65,14 @@ class Grid:
         top = max_tokens or max(self.beyond)
         past = tuple(n for n in self.beyond if last < n <= top)
         if not past or past[0] > 2 * last:  # else nothing would be known just past the last graph
-            past = (last + last // 8 + 1, last + last // 2 + 1, 2 * last + 1)
+            past = tuple(sorted({last + last // 8 + 1, last + last // 2 + 1, 2 * last + 1}))
         rows, columns = (tuple(n for n in axis if n <= last) for axis in self.mixed)
         if not rows:
             rows, columns = (max(1, last // 2),), (last,)
+        whole = tuple(cell for cell in self.whole if cell[0] * cell[1] <= last)
         return dataclasses.replace(
             self,
+            whole=whole or self.whole[:1],
             captured=sizes,
             verify=tuple(sorted({*sizes, *edges})),
             beyond=past,

@@ -21,7 +21,9 @@ def random_cells(grid: Grid, block_size: int, count: int, seed: int) -> list[Cel
     cells = []
     for i in range(count):
         requests = round(grid.max_requests ** draw.random())
-        room = min(top, int(0.6 * grid.cached_tokens / requests))
+        # with one more request, the chunk's, and half more than the mean
+        room = min(0.6 * grid.cached_tokens / requests, 0.66 * grid.cached_tokens / (requests + 1))
+        room = min(top, int(room))
         low = min(64, room)
         mean = low * (room / low) ** draw.random()
         share = draw.random()

@@ -33,11 +33,20 @@ class Probe:
     """Target and a page pool on one device; seeded, so that shapes and pages repeat."""
 
     def __init__(
-        self, shape: ModelShape, device: str, dtype: torch.dtype, grid: Grid, repeats: int
+        self,
+        shape: ModelShape,
+        device: str,
+        dtype: torch.dtype,
+        grid: Grid,
+        repeats: int,
+        draft_layers: int = 0,
     ):
+        """draft_layers: most that a drafter of the target's dimensions caches."""
         self.grid, self.device, self.repeats, self.dtype = grid, device, repeats, dtype
         # held-out contexts reach half past the longest of the grid
-        positions = 64 + 2 * max(*grid.contexts, *grid.draft_contexts, max(grid.beyond))
+        whole = (context for _, _, context in grid.whole)
+        positions = 64 + 2 * max(*grid.contexts, *grid.draft_contexts, *whole, max(grid.beyond))
+        self.cached_layers = max(shape.layers, draft_layers)
         self.decoder = Decoder(shape, device, dtype, positions)
         self.shape = shape
         self.random = torch.Generator().manual_seed(0)
@@ -56,7 +65,7 @@ class Probe:
         whole = 1 + max(whole, grid.cached_tokens // PAGE_TOKENS)
         one = pages_needed(max(grid.requests), max(grid.contexts) + max(grid.queries))
         prefill = pages_needed(1, max(grid.chunks) + max(grid.prefill_contexts))
-        pages = max(whole * layers, one, prefill * layers)
+        pages = max(whole * self.cached_layers, one, prefill * layers)
         size = (pages, 2, self.shape.kv_heads, PAGE_TOKENS, self.shape.head)
         pool = torch.empty(size, dtype=self.dtype, device=self.device)
         for part in pool.split(4096):

@@ -38,7 +38,8 @@ def beyond(probe: Probe) -> dict:
 
 def logits(probe: Probe) -> dict:
     """What one more token with logits costs a step, from one tile's worth of rows to many."""
-    rows = [128, 1024] if max(probe.grid.captured) >= 1024 else [1, max(probe.grid.captured)]
+    most = max(2, *probe.grid.captured)
+    rows = [128, 1024] if most >= 1024 else [1, most]
     few, many = (probe.logits(n).median for n in rows)
     rate = max(0.0, (many - few) / (rows[1] - rows[0]))
     return {"rows": rows, "seconds": [round(few, 9), round(many, 9)],

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from gpu_probe import __version__, assemble, autotune, autotune_experts, parts
+from gpu_probe.checkpoint import Checkpoint
 from gpu_probe.checks import LARGEST_ERROR, check_kernels
 from gpu_probe.errors import ProbeError
 from gpu_probe.files import write
@@ -33,11 +34,19 @@ _SHARES = {"bandwidth": 1, "attention_kernel": 12, "experts_kernel": 25, "kernel
 _FIRST = ("verify", "attention", "beyond", "prefill", "logits")
 
 
+def _complete(out: Path) -> bool:
+    """Whether a profile of a run that ended lies there."""
+    try:
+        return json.loads(out.read_text(encoding="utf-8"))["measured"]["complete"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 class Session:
     """What is measured, where it goes, and what a checkpoint already holds.
 
-    outs: the profile of each drafter, by its key in ``DRAFTERS``. The checkpoint lies beside the
-    first of them, of a resumed run where it was, and is removed when everything is done.
+    outs: the profile of each drafter, by its key in ``DRAFTERS``. The checkpoint is removed when
+    everything is done.
     """
 
     def __init__(
@@ -58,8 +67,6 @@ class Session:
         self.mixed = mixed
         self.telemetry = Telemetry(device)
         self.start = time.monotonic()
-        places = [out.with_name(f".{out.stem}.checkpoint.json") for out in outs.values()]
-        self.checkpoint = next(filter(Path.exists, places), places[0]) if resume else places[0]
         self.measured = {
             "repeats": repeats,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -67,14 +74,14 @@ class Session:
             "complete": False,
             "before": self.telemetry.reading(),
         }
-        self.plan = json.dumps([vars(shape), vars(grid), repeats, str(dtype), device])
-        self.drafters = json.loads(
-            json.dumps({key: [size, vars(DRAFTERS[key])] for key, size in block_sizes.items()})
-        )
+        machine = {k: v for k, v in self.telemetry.hardware().items() if k in ("gpu", "driver")}
+        plan = [vars(shape), vars(grid), repeats, str(dtype), machine, torch.__version__]
+        drafters = {key: [size, vars(DRAFTERS[key])] for key, size in block_sizes.items()}
+        self.checkpoint = Checkpoint(outs.values(), [*plan, __version__], drafters, resume)
         self.parts: dict[str, dict] = {}
         self.written: dict[Path, None] = {}  # profiles, in order
-        if resume:
-            self._resume()
+        self.kept_back = {out for out in outs.values() if _complete(out)}
+        self._begin(resume)
         self.names = self._in_order()
 
     def _in_order(self) -> list[str]:
@@ -92,20 +99,17 @@ class Session:
         names += ["sequential dspark"] * ("dspark" in self.outs and bool(self.grid.sequential))
         return [*names, "power"]
 
-    def _resume(self) -> None:
-        try:
-            kept = json.loads(self.checkpoint.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+    def _begin(self, resume: bool) -> None:
+        """Take over the checkpoint, or say that there is none or that one is left alone."""
+        if not resume:
+            if self.checkpoint.path.exists():
+                self.say("starting afresh; --resume would go on from an interrupted run's parts")
+            return
+        kept = self.checkpoint.load()
+        if kept is None:
             self.say("no checkpoint to resume from, starting afresh")
             return
-        before = kept.get("drafters", {})
-        other = any(before[key] != now for key, now in self.drafters.items() if key in before)
-        if kept.get("plan") != json.loads(self.plan) or other:
-            raise ProbeError(
-                f"--resume: {self.checkpoint} belongs to a run with other points; "
-                "remove it or give that run's options"
-            )
-        self.parts, self.measured["before"] = kept["parts"], kept["before"]
+        self.parts, self.measured["before"] = kept
         self.say(f"resuming; measured already: {', '.join(self.parts)}")
 
     def say(self, text: str) -> None:
@@ -128,6 +132,10 @@ class Session:
         done = max(self._share(done=True) - self.resumed, 1)
         return f"about {elapsed / done * left:.0f} s left" if left else "all measured"
 
+    def _drafts_with(self, key: str) -> bool:
+        """Whether a drafter is built, be it to weigh DSpark's loop."""
+        return key in self.outs or ("sequential dspark" in self.names and key == "dflash")
+
     def everything(self) -> dict[str, dict]:
         """All parts; returns the finished profile of every drafter."""
         self.resumed = self._share(done=True)
@@ -137,7 +145,9 @@ class Session:
         self.part("bandwidth", self._bandwidth)
         if self.device == "cuda":
             torch.cuda.empty_cache()
-        probe = Probe(self.shape, self.device, self.dtype, self.grid, self.repeats)
+        parallel = [d for key, d in DRAFTERS.items() if d.parallel and self._drafts_with(key)]
+        deepest = max((drafter.layers for drafter in parallel), default=0)
+        probe = Probe(self.shape, self.device, self.dtype, self.grid, self.repeats, deepest)
         self.measured["streamed_weight_bytes"] = probe.decoder.streamed_bytes
         self.measured["target_kv_bytes"] = self.shape.kv_bytes(width=probe.decoder.head.itemsize)
         rounds = {key: Rounds(probe, DRAFTERS[key], n) for key, n in self.block_sizes.items()}
@@ -148,7 +158,7 @@ class Session:
         self.measured["complete"] = True
         self.measured["wall_seconds"] = round(time.monotonic() - self.start, 1)
         documents = {key: self._write(key) for key in self.outs}
-        self.checkpoint.unlink(missing_ok=True)
+        self.checkpoint.remove()
         return documents
 
     def _measure(self, name: str, probe: Probe, rounds: dict[str, Rounds]) -> None:
@@ -176,14 +186,16 @@ class Session:
             keys = [key for key, own in self.block_sizes.items() if own == size]
             cells = random_cells(self.grid, size, self.grid.held_out, seed=size + 1)
             there = [self.parts.setdefault(f"held_out {key}", {"cells": []}) for key in keys]
-            done = min(len(part["cells"]) for part in there)
-            while done < len(cells):
-                some = cells[done : done + HELD_OUT_AT_ONCE]
-                found = parts.held_out([rounds[key] for key in keys], some)
-                for part, rows in zip(there, found, strict=True):
-                    part["cells"][done:] = rows
-                done += len(some)
-                self.keep(f"{done} of {len(cells)} held-out rounds of {', '.join(keys)}")
+            while (done := min(len(part["cells"]) for part in there)) < len(cells):
+                # drafters that joined a resumed run catch up with the others
+                late = [i for i, part in enumerate(there) if len(part["cells"]) == done]
+                ahead = [len(part["cells"]) for part in there if len(part["cells"]) > done]
+                some = cells[done : min([done + HELD_OUT_AT_ONCE, *ahead])]
+                found = parts.held_out([rounds[keys[i]] for i in late], some)
+                for i, rows in zip(late, found, strict=True):
+                    there[i]["cells"] += rows
+                names = ", ".join(keys[i] for i in late)
+                self.keep(f"{done + len(some)} of {len(cells)} held-out rounds of {names}")
 
     def part(self, name: str, work: Callable[[], dict]) -> None:
         """Measure one part unless the checkpoint holds it; keep it."""
@@ -198,13 +210,12 @@ class Session:
         """Say what is done, write the checkpoint and the profiles as far as they go."""
         slowed = "".join(f", {reason}" for reason in self.telemetry.slowed())
         self.say(f"{what} done{noted}{slowed}; {self._left()}")
-        kept = {"plan": json.loads(self.plan), "drafters": self.drafters}
-        kept["before"] = self.measured["before"]
-        write({**kept, "parts": self.parts}, self.checkpoint)
+        self.checkpoint.save(self.parts, self.measured["before"])
         if {"verify", "attention"} <= set(self.parts):
             for key in self.outs:
                 own = f"draft {key}" in self.parts or key == next(iter(self.outs))
-                if own:
+                # a whole profile of an earlier run is not given up for parts of this one
+                if own and self.outs[key] not in self.kept_back:
                     self._write(key)
 
     def _write(self, key: str) -> dict:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-
-from gpu_probe.errors import ProbeError
 
 
 @dataclass(frozen=True)
@@ -105,60 +101,3 @@ DRAFTERS = {
     "mtp": DrafterShape("mtp", layers=1, target_layers=1),
     "draft-model": DrafterShape("draft-model", layers=0, target_layers=0, model="qwen3-0.6b"),
 }
-
-_CONFIG = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "vocabulary": "vocab_size",
-}
-
-
-# what would be measured wrong without a word
-_NOT_BUILT = {
-    "kv_lora_rank": "multi-head latent attention is not built here",
-    "n_routed_experts": "experts beside shared ones and dense layers are not built here",
-    "text_config": "a model of several parts; give that part's fields as a file of their own",
-}
-
-
-def _name(config: dict, path: Path) -> str:
-    """The model's own name, else the file's, or its folder's where the file is called config."""
-    own = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
-    path = path.absolute()
-    return own or (path.parent.name if path.stem == "config" else path.stem)
-
-
-def from_config(path: Path) -> ModelShape:
-    """The shape of a Hugging Face ``config.json``. Raises ProbeError naming what is missing."""
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        for field, what in _NOT_BUILT.items():
-            if config.get(field):
-                raise ProbeError(f"--model: {path} has {field}: {what}")
-        sizes = {field: int(config[key]) for field, key in _CONFIG.items()}
-        experts = int(config.get("num_experts") or config.get("num_local_experts") or 0)
-        width = config.get("moe_intermediate_size") if experts else None
-        shape = ModelShape(
-            name=_name(config, path),
-            kv_heads=int(config.get("num_key_value_heads") or sizes["heads"]),
-            head=int(config.get("head_dim") or sizes["hidden"] // sizes["heads"]),
-            mlp=int(width or config["intermediate_size"]),
-            rope_theta=float(config.get("rope_theta") or 1e4),
-            norm_eps=float(config.get("rms_norm_eps") or 1e-6),
-            experts=experts,
-            active=int(config.get("num_experts_per_tok") or 0) if experts else 0,
-            tied=bool(config.get("tie_word_embeddings", False)),
-            **sizes,
-        )
-    except KeyError as error:
-        raise ProbeError(f"--model: {path} has no {error.args[0]}") from error
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ProbeError(f"--model: {path} is no readable config.json: {error}") from error
-    if min(shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head, shape.mlp) < 1:
-        raise ProbeError(f"--model: {path} has a dimension below 1")
-    if shape.heads % shape.kv_heads or shape.head & (shape.head - 1) or shape.head < 16:
-        raise ProbeError(
-            f"--model: {path}: the kernels need whole query groups and a head of 16, 32, 64, 128 …"
-        )
-    return shape

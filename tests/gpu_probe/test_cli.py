@@ -72,7 +72,7 @@ def test_the_workbench_reads_it(run):
         (["--max-tokens", "0"], "--max-tokens: 0"),
         (["--drafter", "dspark,mtp"], "is one file for 2 drafters"),
         (["--model", "nowhere.json"], "no readable config.json"),
-        (["--repeats", "1"], "--repeats: 1 is too few"),
+        (["--repeats", "1"], "--repeats: 1 is not within 2"),
         (["--block-size", "0"], "--block-size: 0"),
         (["--out", "nowhere/x.json"], "is no .json file in an existing folder"),
     ],
@@ -222,6 +222,17 @@ def test_a_resumed_run_finds_the_checkpoint_whichever_drafter_came_first(monkeyp
         options = [*TINY, "--drafter", "dspark,mtp", "--out", str(tmp_path)]
         assert cli.main(options) == 130
     first = json.loads((tmp_path / "cpu-tiny-fp32-mtp7.json").read_text())
+    # the drafters of the first run are remembered by a run without them
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "mixed", interrupt)
+        options = [*TINY, "--drafter", "none,dspark", "--resume", "--out", str(tmp_path)]
+        assert cli.main(options) == 130
+    other = [*TINY, "--drafter", "mtp,dspark", "--block-size", "3", "--resume"]
+    names = [".cpu-tiny-fp32-dspark7.checkpoint.json", ".cpu-tiny-fp32-mtp3.checkpoint.json"]
+    (tmp_path / names[0]).rename(tmp_path / names[1])  # as its files are called otherwise
+    assert cli.main([*other, "--out", str(tmp_path)]) == 2
+    (tmp_path / names[1]).rename(tmp_path / names[0])
+    (tmp_path / "cpu-tiny-fp32-none.json").unlink()
     options = [*TINY, "--drafter", "eagle3,mtp,dspark", "--resume", "--out", str(tmp_path)]
     assert cli.main(options) == 0
     names = [f"cpu-tiny-fp32-{key}.json" for key in ("dspark7", "eagle3-7", "mtp7")]
@@ -233,3 +244,77 @@ def test_a_resumed_run_finds_the_checkpoint_whichever_drafter_came_first(monkeyp
 def test_a_place_that_cannot_be_written_is_said_in_one_line(capsys):
     assert cli.main([*TINY, "--out", "/proc/x.json"]) == 2
     assert "/proc" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_whole_profile_is_not_given_up_for_an_interrupted_run(run, monkeypatch, tmp_path):
+    out = tmp_path / "tiny.json"
+    out.write_text(run[0].read_text())
+    with monkeypatch.context() as patch:
+
+        def interrupt(rounds):
+            raise KeyboardInterrupt
+
+        patch.setattr(parts, "draft", interrupt)
+        assert cli.main([*TINY, "--out", str(out)]) == 130
+    assert out.read_text() == run[0].read_text()
+    assert cli.main([*TINY, "--resume", "--out", str(out)]) == 0
+    again = json.loads(out.read_text())
+    assert again["measured"]["complete"] is True and out.read_text() != run[0].read_text()
+
+
+def test_a_drafter_that_joins_catches_up_with_the_held_out_rounds(monkeypatch, tmp_path):
+    def interrupt(*rounds):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "cpu-tiny-fp32-dspark7.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "host", interrupt)
+        assert cli.main([*TINY, "--drafter", "dspark", "--out", str(tmp_path)]) == 130
+    before = json.loads(out.read_text())["measured"]["held_out"]
+    monkeypatch.setattr(session, "HELD_OUT_AT_ONCE", 3)
+    both = [*TINY, "--drafter", "dspark,mtp", "--resume", "--out", str(tmp_path)]
+    real, calls = parts.held_out, []
+
+    def once(drafters, cells):
+        calls.append((len(drafters), len(cells)))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(drafters, cells)
+
+    monkeypatch.setattr(parts, "held_out", once)
+    assert cli.main(both) == 130
+    kept = json.loads((tmp_path / ".cpu-tiny-fp32-dspark7.checkpoint.json").read_text())["parts"]
+    assert len(kept["held_out dspark"]["cells"]) == len(before) == TINY_GRID.held_out
+    assert len(kept["held_out mtp"]["cells"]) == 3
+    assert cli.main(both) == 0
+    assert calls == [(1, 3), (1, 3), (1, 3), (1, 2)]
+    assert [row["seconds"] for row in json.loads(out.read_text())["measured"]["held_out"]] == [
+        row["seconds"] for row in before
+    ]
+
+
+@pytest.mark.parametrize("deep", [["--draft-layers", "9"], ["--drafter", "dflash"]])
+def test_a_drafter_may_be_deeper_than_its_target(deep, tmp_path):
+    out = tmp_path / "x.json"
+    assert cli.main([*TINY, *deep, "--out", str(out)]) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--graphs", "1000000000"], ["--contexts", "9999999999"], ["--repeats", "99999999"],
+        ["--draft-layers", "1000"], ["--markov-rank", "1000000000"], ["--graphs", ""],
+    ],
+)  # fmt: skip
+def test_sizes_past_all_measure_are_refused_at_once(options, capsys, tmp_path):
+    assert cli.main([*TINY, *options, "--out", str(tmp_path / "x.json")]) == 2
+    assert options[0] in capsys.readouterr().err
+
+
+def test_weights_larger_than_the_memory_are_refused(capsys, tmp_path):
+    path = tmp_path / "huge.json"
+    sizes = {"num_hidden_layers": 10**9, "hidden_size": 4096, "num_attention_heads": 32}
+    path.write_text(json.dumps({**sizes, "intermediate_size": 1, "vocab_size": 100}))
+    command = ["--device", "cpu", "--model", str(path), "--out", str(tmp_path / "x.json")]
+    assert cli.main(command) == 2
+    assert "the weights of huge take" in capsys.readouterr().err

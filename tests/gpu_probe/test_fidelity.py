@@ -72,3 +72,20 @@ def test_two_profiles_of_one_name_are_compared(tmp_path, capsys):
     assert fidelity.main(list(map(str, paths))) == 0
     out = capsys.readouterr().out
     assert "x, two probes" in out and "x, sequential block" in out
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"measured": null}', "[" * 100_000])
+def test_a_file_that_is_no_measured_profile_is_one_line(tmp_path, capsys, text):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    for wrong in (path, tmp_path / "missing.json", tmp_path):
+        assert fidelity.command([str(wrong)]) == 2
+        assert str(wrong) in capsys.readouterr().err
+
+
+def test_profiles_that_share_no_point_agree_on_nothing():
+    empty = {"query_tokens": [], "requests": [], "context_tokens": [], "seconds": []}
+    first = {**made_up(), "verify": {"batch_tokens": [], "seconds": []}, "attention": empty}
+    first["measured"] = {**first["measured"], "verify_whole": [], "whole_steps": []}
+    first.pop("draft", None)
+    assert fidelity.agreement_table(first, made_up()).count("\n") == 1
