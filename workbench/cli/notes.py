@@ -10,9 +10,14 @@ def notes(setup: Setup, runs: list[dict]) -> list[str]:
     """The sentences below the table; takes the runs' own notes out of them."""
     timed = setup.arrivals is not None and setup.arrivals.timed
     notes = [*_about_models(setup), *(setup.arrivals.notes if timed else [])]
+    measured = setup.profile.measured
+    if measured is not None and measured.complete is False:
+        notes.append("the profile's measurement was interrupted, parts of it may be missing")
     if setup.cost.missing:
         parts = ", ".join(setup.cost.missing)
         notes.append(f"absent from the profile, so it costs nothing: {parts}")
+    if setup.profile.draft is None and any(run["scheduler"] != "none" for run in runs):
+        notes.append("the profile has no draft pass: whatever drafts comes out too well")
     if setup.belief is not None:
         notes += [f"planner table: {warning}" for warning in setup.belief.warnings]
     notes += dict.fromkeys(note for run in runs for note in run.pop("notes", []))
@@ -46,7 +51,7 @@ def _about_models(setup: Setup) -> list[str]:
     drafters = sorted({trace.header.drafter for trace in setup.traces if trace.header.drafter})
     kind = setup.profile.drafter.kind if setup.profile.drafter else None
     others = [name for name in drafters if kind and not name.lower().startswith(kind.lower())]
-    if others:
+    if others and kind != "none":
         notes.append(
             f"the drafts are of {', '.join(others)}, the draft pass costs what {kind}'s does"
         )

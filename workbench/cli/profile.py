@@ -129,6 +129,8 @@ def _head(cost: StepCost) -> list[str]:
     if profile.kv_cache:
         lines.append(f"KV cache  {profile.kv_cache.capacity_tokens} tokens")
     lines += _measured(cost)
+    if profile.measured is not None and profile.measured.complete is False:
+        lines.append("          interrupted: parts may be missing; gpu-probe --resume goes on")
     absent = ", ".join(cost.missing)
     lines.append(f"absent    {absent}: cost nothing" if absent else "absent    nothing")
     return lines

@@ -174,9 +174,13 @@ class FitError(msgspec.Struct, kw_only=True):
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """How well it was measured. ``spread``: relative, one per verify point if it is a list."""
+    """How well it was measured. ``spread``: relative, one per verify point if it is a list.
+
+    complete: False where a probe was interrupted and parts are missing.
+    """
 
     repeats: int | None = None
+    complete: Any = None
     spread: Any = None
     fit_error: FitError | None = None
 
