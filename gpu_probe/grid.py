@@ -67,8 +67,9 @@ class Grid:
         if not past or past[0] > 2 * last:  # else nothing would be known just past the last graph
             past = tuple(sorted({last + last // 8 + 1, last + last // 2 + 1, 2 * last + 1}))
         rows, columns = (tuple(n for n in axis if n <= last) for axis in self.mixed)
-        if not rows:
-            rows, columns = (max(1, last // 2),), (last,)
+        rows = rows or (max(1, last // 2),)
+        if not columns or columns[-1] < rows[-1]:
+            columns = (*columns, last)
         whole = tuple(cell for cell in self.whole if cell[0] * cell[1] <= last)
         return dataclasses.replace(
             self,

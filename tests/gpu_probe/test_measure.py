@@ -1,9 +1,17 @@
+import dataclasses
 from types import SimpleNamespace
 
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpu_probe import measure
-from gpu_probe.grid import FULL
+from gpu_probe.batch import PAGE_TOKENS, pages_needed
+from gpu_probe.grid import FULL, QUICK, TINY
+from gpu_probe.held_out import random_cells
 from gpu_probe.load import Load
 from gpu_probe.measure import POWER_LIMITED, Probe
+from gpu_probe.shapes import MODELS
 
 
 def test_steps_that_may_reach_the_power_limit_are_loaded_first_and_timed_longer(monkeypatch):
@@ -15,3 +23,28 @@ def test_steps_that_may_reach_the_power_limit_are_loaded_first_and_timed_longer(
     Probe.timed_in_order(probe, [], POWER_LIMITED, settle=0.5)
     settle = FULL.settle_seconds
     assert asked == [(settle, 0, 0), (settle / 2, FULL.load_seconds, FULL.swing_seconds)]
+
+
+def test_every_context_of_the_grid_has_its_positions():
+    grid = dataclasses.replace(TINY, whole=((2, 1, 900),)).limited(contexts=(32,))
+    probe = Probe(MODELS["tiny"], "cpu", torch.float32, grid, 2)
+    assert len(probe.step([1, 1], [900, 900])()) == 2
+
+
+@given(st.integers(1, 4096), st.integers(1, 1 << 15), st.booleans())
+def test_any_limits_leave_something_of_every_part(largest, tokens, quick):
+    grid = (QUICK if quick else FULL).limited(max_tokens=largest, contexts=(tokens,))
+    assert grid.whole and grid.power and grid.captured and grid.loop_contexts
+    assert all(grid.mixed) and max(grid.mixed[0]) <= max(grid.mixed[1])
+    last = grid.captured[-1]
+    assert last < grid.beyond[0] <= 2 * last + 1 and len(set(grid.beyond)) == len(grid.beyond)
+
+
+@given(st.integers(20, 1 << 16), st.integers(0, 99))
+def test_random_rounds_fit_into_the_pool(longest, seed):
+    grid = FULL.limited(contexts=(longest,))
+    room = grid.cached_tokens // PAGE_TOKENS
+    for cell in random_cells(grid, 7, 8, seed):
+        totals = [q + c for q, c in zip(cell.queries, cell.contexts, strict=True)]
+        most = max(*totals, cell.chunk + cell.before)
+        assert pages_needed(len(totals) + (cell.chunk > 0), most) <= room
