@@ -7,6 +7,7 @@ import dataclasses
 import os
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from gpu_probe import __version__
@@ -14,7 +15,7 @@ from gpu_probe.config import from_config
 from gpu_probe.errors import ProbeError
 from gpu_probe.grid import FULL, QUICK, TINY, Grid
 from gpu_probe.ladders import capture_sizes
-from gpu_probe.shapes import DRAFTERS, MODELS, ModelShape
+from gpu_probe.shapes import DRAFTERS, MODELS, DrafterShape, ModelShape
 
 SLOW_ON_CPU = 50_000_000  # parameters
 LONGEST_NAME = 200  # temporary files beside it have longer ones
@@ -77,25 +78,22 @@ def _model(name: str) -> ModelShape:
     raise ProbeError(f"--model: no model '{name}'; there are {', '.join(MODELS)}")
 
 
-def _drafters(args: argparse.Namespace) -> list[str]:
-    keys = [key.strip().lower() for key in args.drafter.split(",")]
-    for key in keys:
+def _drafters(args: argparse.Namespace) -> dict[str, DrafterShape]:
+    """The drafters asked for, by their key in ``DRAFTERS``, with the options' dimensions."""
+    found = {}
+    for key in (key.strip().lower() for key in args.drafter.split(",")):
         if key not in DRAFTERS:
             raise ProbeError(f"--drafter: no drafter '{key}'; use {', '.join(DRAFTERS)}")
-        changes = {"draft_layers": args.draft_layers, "markov_rank": args.markov_rank}
         shape = DRAFTERS[key]
-        if not shape.parallel:
-            changes = {}
-        elif shape.head is None:
-            changes["markov_rank"] = None
-        for field, value in changes.items():
-            if value is not None:
-                changed = {field.removeprefix("draft_"): value}
-                DRAFTERS[key] = shape = dataclasses.replace(shape, **changed)
-    return list(dict.fromkeys(keys))
+        if shape.parallel and args.draft_layers is not None:
+            shape = dataclasses.replace(shape, layers=args.draft_layers)
+        if shape.head is not None and args.markov_rank is not None:
+            shape = dataclasses.replace(shape, markov_rank=args.markov_rank)
+        found[key] = shape
+    return found
 
 
-def _outs(args: argparse.Namespace, keys: list[str], model: ModelShape) -> dict[str, Path]:
+def _outs(args: argparse.Namespace, keys: Collection[str], model: ModelShape) -> dict[str, Path]:
     folder = args.out if args.out.is_dir() else args.out.absolute().parent
     if not folder.is_dir() or (args.out.suffix != ".json" and not args.out.is_dir()):
         raise ProbeError(f"--out: {args.out} is no .json file in an existing folder, nor a folder")
@@ -110,7 +108,7 @@ def _outs(args: argparse.Namespace, keys: list[str], model: ModelShape) -> dict[
             raise ProbeError(
                 f"--out: {args.out} is one file for {len(keys)} drafters; use a folder"
             )
-        return {keys[0]: args.out}
+        return dict.fromkeys(keys, args.out)
     kind = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}[args.dtype]
     machine = "cpu"
     if args.device == "cuda":
@@ -190,8 +188,9 @@ def _fits(model: ModelShape, args: argparse.Namespace) -> None:
 
 
 def measure(args: argparse.Namespace, given: list[str]) -> int:
-    model, keys = _model(args.model), _drafters(args)
+    model = _model(args.model)
     _checked(args)
+    drafters = _drafters(args)
     _fits(model, args)
     grid = _grid(args)
     import torch
@@ -199,7 +198,7 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
     from gpu_probe import compare
     from gpu_probe.session import Session
 
-    outs = _outs(args, keys, model)
+    outs = _outs(args, drafters, model)
     if args.device == "cpu" or args.quick:
         print("gpu-probe: few points, not for planning with", file=sys.stderr)
     if args.device == "cpu" and model.parameters > SLOW_ON_CPU:
@@ -213,7 +212,7 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
         session = args.session = Session(
             model,
             outs,
-            {key: 0 if key == "none" else args.block_size for key in keys},
+            {key: 0 if key == "none" else args.block_size for key in drafters},
             args.device,
             getattr(torch, args.dtype),
             grid,
@@ -221,6 +220,7 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
             command,
             args.resume,
             args.mixed,
+            drafters,
         )
         with torch.inference_mode():
             documents = session.everything()

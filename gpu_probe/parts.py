@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import torch
@@ -168,9 +169,11 @@ def sequential(rounds: Rounds) -> dict:
     """Rounds of DSpark and of DFlash (which has no sequential block) by block size and context."""
     probe = rounds.probe
     requests = min(128, probe.grid.max_requests)
+    plain = dataclasses.replace(DRAFTERS["dflash"], layers=rounds.shape.layers)
+    shapes = {"dspark": rounds.shape, "dflash": plain}
     cells = []
     for size in probe.grid.sequential:
-        pair = {kind: Rounds(probe, DRAFTERS[kind], size) for kind in ("dspark", "dflash")}
+        pair = {kind: Rounds(probe, shape, size) for kind, shape in shapes.items()}
         loop = pair["dspark"].markov(requests).median
         for context in probe.grid.loop_contexts:
             row = {"block_size": size, "requests": requests, "context_tokens": context}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -19,17 +18,13 @@ from gpu_probe.files import write
 from gpu_probe.grid import Grid
 from gpu_probe.held_out import random_cells
 from gpu_probe.measure import Probe, copy_bandwidth
+from gpu_probe.progress import Progress
 from gpu_probe.rounds import Rounds
-from gpu_probe.shapes import DRAFTERS, ModelShape
+from gpu_probe.shapes import DRAFTERS, DrafterShape, ModelShape
 from gpu_probe.telemetry import Telemetry
 
 UNSTEADY = 0.05  # spread from which on a part is called so
 HELD_OUT_AT_ONCE = 16  # rounds between two checkpoints
-# seconds of each part of a full run on an H200: shares of the time left
-_SHARES = {"bandwidth": 1, "attention_kernel": 12, "experts_kernel": 25, "kernels": 5,
-           "verify": 16, "attention": 18,
-           "beyond": 4, "logits": 1, "prefill": 5, "draft": 11, "memory": 1, "whole": 5,
-           "held_out": 20, "host": 5, "mixed": 9, "sequential": 13, "power": 10}  # fmt: skip
 # what no drafter changes: before the drafters' own parts, and what a planner needs least
 _FIRST = ("verify", "attention", "beyond", "prefill", "logits")
 
@@ -45,7 +40,7 @@ def _complete(out: Path) -> bool:
 class Session:
     """What is measured, where it goes, and what a checkpoint already holds.
 
-    outs: the profile of each drafter, by its key in ``DRAFTERS``. The checkpoint is removed when
+    outs: the profile of each drafter, by its key in ``drafters``. The checkpoint is removed when
     everything is done.
     """
 
@@ -61,12 +56,12 @@ class Session:
         command: str,
         resume: bool = False,
         mixed: bool = False,
+        drafters: Mapping[str, DrafterShape] = DRAFTERS,
     ):
         self.shape, self.outs, self.block_sizes = shape, outs, block_sizes
         self.device, self.dtype, self.grid, self.repeats = device, dtype, grid, repeats
-        self.mixed = mixed
+        self.mixed, self.drafters = mixed, drafters
         self.telemetry = Telemetry(device)
-        self.start = time.monotonic()
         self.measured = {
             "repeats": repeats,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -76,13 +71,14 @@ class Session:
         }
         machine = {k: v for k, v in self.telemetry.hardware().items() if k in ("gpu", "driver")}
         plan = [vars(shape), vars(grid), repeats, str(dtype), machine, torch.__version__]
-        drafters = {key: [size, vars(DRAFTERS[key])] for key, size in block_sizes.items()}
-        self.checkpoint = Checkpoint(outs.values(), [*plan, __version__], drafters, resume)
+        own = {key: [size, vars(drafters[key])] for key, size in block_sizes.items()}
+        self.checkpoint = Checkpoint(outs.values(), [*plan, __version__], own, resume)
         self.parts: dict[str, dict] = {}
         self.written: dict[Path, None] = {}  # profiles, in order
         self.kept_back = {out for out in outs.values() if _complete(out)}
-        self._begin(resume)
         self.names = self._in_order()
+        self.progress = Progress(self.names, grid.held_out)
+        self._begin(resume)
 
     def _in_order(self) -> list[str]:
         """Parts, the most useful first: what cuts a run off costs it the last ones."""
@@ -113,50 +109,29 @@ class Session:
         self.say(f"resuming; measured already: {', '.join(self.parts)}")
 
     def say(self, text: str) -> None:
-        print(f"[{time.monotonic() - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
-
-    def _share(self, done: bool) -> float:
-        """Seconds that the parts take, by the shares: those done, or those left."""
-        total = 0.0
-        for name in self.names:
-            kind = name.split()[0]
-            part = float(name in self.parts)
-            if kind == "held_out" and part:
-                part = len(self.parts[name]["cells"]) / self.grid.held_out
-            total += _SHARES[kind] * (part if done else 1 - part)
-        return total
-
-    def _left(self) -> str:
-        """Time left, from the shares of what is measured and of what is not."""
-        left, elapsed = self._share(done=False), time.monotonic() - self.start
-        done = max(self._share(done=True) - self.resumed, 1)
-        return f"about {elapsed / done * left:.0f} s left" if left else "all measured"
-
-    def _drafts_with(self, key: str) -> bool:
-        """Whether a drafter is built, be it to weigh DSpark's loop."""
-        return key in self.outs or ("sequential dspark" in self.names and key == "dflash")
+        print(f"[{self.progress.seconds:6.1f} s] {text}", file=sys.stderr, flush=True)
 
     def everything(self) -> dict[str, dict]:
         """All parts; returns the finished profile of every drafter."""
-        self.resumed = self._share(done=True)
+        self.progress.resumed(self.parts)
         others = self.telemetry.others()
         if others:
             self.say(f"{others} other processes hold memory of this GPU: times may be off")
         self.part("bandwidth", self._bandwidth)
         if self.device == "cuda":
             torch.cuda.empty_cache()
-        parallel = [d for key, d in DRAFTERS.items() if d.parallel and self._drafts_with(key)]
-        deepest = max((drafter.layers for drafter in parallel), default=0)
+        shapes = [self.drafters[key] for key in self.outs]
+        deepest = max((one.layers for one in shapes if one.parallel), default=0)
         probe = Probe(self.shape, self.device, self.dtype, self.grid, self.repeats, deepest)
         self.measured["streamed_weight_bytes"] = probe.decoder.streamed_bytes
         self.measured["target_kv_bytes"] = self.shape.kv_bytes(width=probe.decoder.head.itemsize)
-        rounds = {key: Rounds(probe, DRAFTERS[key], n) for key, n in self.block_sizes.items()}
+        rounds = {key: Rounds(probe, self.drafters[key], n) for key, n in self.block_sizes.items()}
         self.say("weights and page pool filled")
         for name in self.names[1:]:
             self._measure(name, probe, rounds)
         self.measured["after"] = self.telemetry.reading()
         self.measured["complete"] = True
-        self.measured["wall_seconds"] = round(time.monotonic() - self.start, 1)
+        self.measured["wall_seconds"] = round(self.progress.seconds, 1)
         documents = {key: self._write(key) for key in self.outs}
         self.checkpoint.remove()
         return documents
@@ -209,7 +184,7 @@ class Session:
     def keep(self, what: str, noted: str = "") -> None:
         """Say what is done, write the checkpoint and the profiles as far as they go."""
         slowed = "".join(f", {reason}" for reason in self.telemetry.slowed())
-        self.say(f"{what} done{noted}{slowed}; {self._left()}")
+        self.say(f"{what} done{noted}{slowed}; {self.progress.left(self.parts)}")
         self.checkpoint.save(self.parts, self.measured["before"])
         if {"verify", "attention"} <= set(self.parts):
             for key in self.outs:
@@ -226,7 +201,7 @@ class Session:
 
     def document(self, key: str) -> dict:
         """The profile of one drafter as far as it is measured."""
-        drafter, size = DRAFTERS[key], self.block_sizes[key]
+        drafter, size = self.drafters[key], self.block_sizes[key]
         own = {k: v for k, v in vars(drafter).items() if v or k == "kind"}
         head = {
             "format": "workbench.profile/1",

@@ -9,7 +9,7 @@ import torch
 from gpu_probe import autotune, cli, parts, session
 from gpu_probe.grid import TINY as TINY_GRID
 from gpu_probe.settings import Setting
-from gpu_probe.shapes import MODELS
+from gpu_probe.shapes import DRAFTERS, MODELS
 from workbench.profiles.reader import read_profile
 
 TINY = ["--device", "cpu", "--model", "tiny", "--repeats", "3"]
@@ -318,3 +318,12 @@ def test_weights_larger_than_the_memory_are_refused(capsys, tmp_path):
     command = ["--device", "cpu", "--model", str(path), "--out", str(tmp_path / "x.json")]
     assert cli.main(command) == 2
     assert "the weights of huge take" in capsys.readouterr().err
+
+
+def test_options_of_one_call_do_not_change_the_next(tmp_path):
+    before = {key: vars(shape).copy() for key, shape in DRAFTERS.items()}
+    options = ["--draft-layers", "3", "--markov-rank", "8", "--out", str(tmp_path / "x.json")]
+    assert cli.main([*TINY, *options]) == 0
+    document = json.loads((tmp_path / "x.json").read_text())
+    assert (document["drafter"]["layers"], document["drafter"]["markov_rank"]) == (3, 8)
+    assert {key: vars(shape) for key, shape in DRAFTERS.items()} == before
