@@ -10,11 +10,11 @@ import torch
 
 from gpu_probe import reference
 from gpu_probe.batch import Batch, pages_needed
-from gpu_probe.checks import LARGEST_ERROR, relative_error
+from gpu_probe.checks import refusal
 from gpu_probe.errors import ProbeError
 from gpu_probe.measure import Probe
 from gpu_probe.settings import Setting, bucket, candidates, tile_rows
-from gpu_probe.timing import synchronize, timed_graph
+from gpu_probe.timing import timed_graph
 
 SECONDS = 16.0  # for all settings together
 LAYERS = 12  # caches that one timing reads in turn: more bytes than the L2 cache
@@ -25,25 +25,27 @@ CASES = ((64, 2048), (256, 512), (128, 192), (256, 96), (4, 2048), (1, 512))
 def choose(
     tried: tuple[Setting, ...],
     cases: dict[str, tuple[Hashable, ...]],
-    works: Callable[[Setting], bool],
+    refused: Callable[[Setting], str],
     seconds: Callable[[Setting, Hashable], tuple[float, ...]],
     until: Callable[[], bool],
     kernel: str = "attention",
 ) -> dict[str, tuple[Setting, list[tuple[float, ...]]]]:
     """The fastest setting of each bucket, and its seconds by batch.
 
-    cases: batches of each bucket; works: compiles, launches and is right; seconds: of a batch, in
-    each of its forms. The product over the batches, each in its slowest form, decides, so that all
-    batches count alike. A setting that ``works`` refuses is skipped, as are those left when
-    ``until`` says so after the first that worked. Raises ProbeError, naming the ``kernel``, where
-    none works.
+    cases: batches of each bucket; refused: why a setting cannot be used, empty where it can;
+    seconds: of a batch, in each of its forms. The product over the batches, each in its slowest
+    form, decides, so that all batches count alike. What is refused is skipped, as are settings left
+    when ``until`` says so after the first that worked. Raises ProbeError, naming the ``kernel`` and
+    the last reason, where none works.
     """
     best: dict[str, tuple[Setting, list[tuple[float, ...]]]] = {}
     least: dict[str, float] = {}
+    reason = "there is none"
     for setting in tried:
         if best and until():
             break
-        if not works(setting):
+        reason = refused(setting)
+        if reason:
             continue
         for name, batches in cases.items():
             found = [seconds(setting, batch) for batch in batches]
@@ -51,7 +53,7 @@ def choose(
             if name not in best or product < least[name]:
                 best[name], least[name] = (setting, found), product
     if not best:
-        raise ProbeError(f"no setting of the {kernel} kernel works on this card")
+        raise ProbeError(f"no setting of the {kernel} kernel works on this card; {reason}")
     return best
 
 
@@ -91,18 +93,14 @@ class Bench:
             self._made(some, uneven),
         )
 
-    def works(self, setting: Setting) -> bool:
-        """Whether it compiles, launches and agrees with float64."""
+    def refusal(self, setting: Setting) -> str:
+        """Why it cannot be used, on a small ragged batch; empty where it can."""
         batch, cache, q = self.small
-        try:
-            got = self.apply(setting, self.rows, q, cache[0], batch)
-            synchronize(self.probe.device)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception:  # Triton's errors have no common class: shared memory, registers, ptxas
-            return False
-        truth = reference.attention(q.double(), cache[0].double(), batch)
-        return relative_error(got, truth) < LARGEST_ERROR
+        return refusal(
+            lambda: self.apply(setting, self.rows, q, cache[0], batch),
+            lambda: reference.attention(q.double(), cache[0].double(), batch),
+            self.probe.device,
+        )
 
     def seconds(self, setting: Setting, forms: tuple) -> tuple[float, ...]:
         """Of one layer, in every form of the batch."""
@@ -130,7 +128,7 @@ def attention_settings(probe: Probe, most_queries: int, shapes: tuple = CASES) -
             cases[name] = (*cases.get(name, ()), bench.batches(r, c))
         share = SECONDS * (i + 1) / len(tiles)
         best = choose(
-            candidates(tile), cases, bench.works, bench.seconds,
+            candidates(tile), cases, bench.refusal, bench.seconds,
             lambda share=share: time.monotonic() - start > share,
         )  # fmt: skip
         for name, (setting, ((uniform, ragged), *_)) in best.items():

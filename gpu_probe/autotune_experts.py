@@ -8,10 +8,10 @@ import torch
 
 from gpu_probe import reference, tiles
 from gpu_probe.autotune import choose
-from gpu_probe.checks import LARGEST_ERROR, relative_error
+from gpu_probe.checks import refusal
 from gpu_probe.measure import Probe
 from gpu_probe.tiles import Tile
-from gpu_probe.timing import synchronize, timed_graph
+from gpu_probe.timing import timed_graph
 
 SECONDS = 25.0  # for all sizes together
 LAYERS = 6  # whose experts one timing reads in turn: more bytes than the L2 cache
@@ -25,7 +25,7 @@ class Bench:
 
         self.apply, self.probe = moe.apply, probe
         self.layers = probe.decoder.layers[:LAYERS]
-        self.working: dict[Tile, bool] = {}
+        self._refusals: dict[Tile, str] = {}
 
     def _inputs(self, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden states and, in float32, so that no two are equal, the router's logits."""
@@ -33,25 +33,19 @@ class Bench:
         x = torch.randn(tokens, shape.hidden, device=device, dtype=self.probe.dtype)
         return x, torch.randn(tokens, shape.experts, device=device)
 
-    def works(self, tile: Tile) -> bool:
-        """Whether it compiles, launches and agrees with float64, on a ragged routing."""
-        if tile not in self.working:
-            self.working[tile] = self._tried(tile)
-        return self.working[tile]
-
-    def _tried(self, tile: Tile) -> bool:
-        layer, active = self.layers[0], self.probe.shape.active
-        x, logits = self._inputs(40)
-        logits[:, 0] += 4  # one expert has most of the tokens
-        try:
-            got = self.apply(tile, x, logits, layer.gate_up, layer.down, active)
-            synchronize(self.probe.device)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception:  # Triton's errors have no common class: shared memory, registers, ptxas
-            return False
-        truth = reference.routed(x.double(), logits.double(), layer.gate_up, layer.down, active)
-        return relative_error(got, truth) < LARGEST_ERROR
+    def refusal(self, tile: Tile) -> str:
+        """Why it cannot be used, on a ragged routing; empty where it can."""
+        if tile not in self._refusals:
+            layer, active = self.layers[0], self.probe.shape.active
+            x, logits = self._inputs(40)
+            logits[:, 0] += 4  # one expert has most of the tokens
+            wide = x.double(), logits.double()
+            self._refusals[tile] = refusal(
+                lambda: self.apply(tile, x, logits, layer.gate_up, layer.down, active),
+                lambda: reference.routed(*wide, layer.gate_up, layer.down, active),
+                self.probe.device,
+            )
+        return self._refusals[tile]
 
     def seconds(self, tile: Tile, tokens: int) -> tuple[float]:
         """Of one layer."""
@@ -76,7 +70,7 @@ def expert_tiles(probe: Probe, sizes: tuple[int, ...] = tiles.SIZES) -> dict:
             if tiles.promising(tile, tokens, shape.experts, shape.active)
         )
         best = choose(
-            tried, {str(tokens): (tokens,)}, bench.works, bench.seconds,
+            tried, {str(tokens): (tokens,)}, bench.refusal, bench.seconds,
             lambda share=share: time.monotonic() - start > share, "experts",
         )  # fmt: skip
         tile, ((seconds,),) = best[str(tokens)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
@@ -10,6 +12,7 @@ from gpu_probe.batch import make_batch, pages_needed
 from gpu_probe.chunk import chunk_attention
 from gpu_probe.layer import kernels_for, rope_table
 from gpu_probe.shapes import ModelShape
+from gpu_probe.timing import synchronize
 
 LARGEST_ERROR = 2e-2  # bf16 operands; anything above is a wrong kernel, not rounding
 
@@ -18,6 +21,19 @@ def relative_error(out: torch.Tensor, truth: torch.Tensor) -> float:
     """‖out − truth‖ ÷ ‖truth‖ in float64; infinite where anything is not a number."""
     error = ((out.double() - truth.double()).norm() / truth.double().norm()).item()
     return error if error == error else float("inf")
+
+
+def refusal(run: Callable[[], torch.Tensor], truth: Callable[[], torch.Tensor], device: str) -> str:
+    """Why a kernel cannot be used here: its error, or how wrong it is; empty where it can."""
+    try:
+        out = run()
+        synchronize(device)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # Triton's have no common class: shared memory, registers, ptxas
+        return f"{type(error).__name__}: {error}"
+    error = relative_error(out, truth())
+    return "" if error <= LARGEST_ERROR else f"off by {error:.2g}"
 
 
 def check_kernels(shape: ModelShape, device: str, dtype: torch.dtype, seed: int) -> dict:

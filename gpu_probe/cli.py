@@ -187,6 +187,16 @@ def _fits(model: ModelShape, args: argparse.Namespace) -> None:
         )
 
 
+def _command(given: list[str], out: Path) -> str:
+    """The call, without the folder of --out, which says nothing about the measurement."""
+    short = [
+        lead + Path(path).name if path and Path(path) == out else word
+        for word in given
+        for lead, path in [("--out=", word[6:]) if word.startswith("--out=") else ("", word)]
+    ]
+    return " ".join(["gpu-probe", *short])
+
+
 def measure(args: argparse.Namespace, given: list[str]) -> int:
     model = _model(args.model)
     _checked(args)
@@ -203,9 +213,7 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
         print("gpu-probe: few points, not for planning with", file=sys.stderr)
     if args.device == "cpu" and model.parameters > SLOW_ON_CPU:
         print(f"gpu-probe: {model.name} takes a CPU very long; tiny tries it", file=sys.stderr)
-    # the folder of --out says nothing about the measurement
-    kept = [Path(word).name if word == str(args.out) else word for word in given]
-    command = " ".join(["gpu-probe", *kept])
+    command = _command(given, args.out)
     if args.device == "cpu":
         torch.set_num_threads(1)  # at these sizes threads only wait for each other
     try:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from workbench.cli.main import cli, run
+
+interpreted = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") != "1",
+    reason="Triton interprets only where there is no NVIDIA card; test_kernels runs compiled ones",
+)
 
 
 def write_trace(

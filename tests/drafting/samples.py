@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from workbench.drafting.config import DrafterConfig, TargetConfig
@@ -9,6 +11,7 @@ from workbench.drafting.dspark import Drafter
 from workbench.drafting.layers import initialise
 from workbench.drafting.target import Target
 
+TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}{{ eos_token }}{% endfor %}"
 HEADS = ("dflash", "dflash-shifted", "markov", "rnn")
 
 
@@ -63,3 +66,16 @@ def tiny_drafter(
         if hasattr(part, "weight") and part.weight.ndim == 2:
             part.weight.data *= std / 0.02
     return drafter
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A tokenizer of the 256 bytes and two special tokens, in the layout of Hugging Face."""
+    import tokenizers
+
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    names = {letter: i for i, letter in enumerate([*letters, "<|user|>", "<|end|>"])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=names, merges=[]))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|user|>", "<|end|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))

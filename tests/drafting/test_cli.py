@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.drafting.samples import tiny_target
+from tests.drafting.samples import TEMPLATE, save_tokenizer, tiny_target
 from tests.support import workbench
 from workbench.traces import read_trace
 
@@ -24,7 +24,7 @@ def invoke(*args) -> Result:
     return Result(*workbench(*args))
 
 
-tokenizers = pytest.importorskip("tokenizers", reason="the extra 'drafting'")
+pytest.importorskip("tokenizers", reason="the extra 'drafting'")
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +48,8 @@ def folder(tmp_path_factory):
     }
     (folder / "config.json").write_text(json.dumps(config))
     save_file({f"model.{k}": v for k, v in target.state_dict().items()}, folder / "m.safetensors")
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: i for i, letter in enumerate([*letters, "<|user|>", "<|end|>"])}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|user|>", "<|end|>"])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    template = "{% for m in messages %}<|user|>{{ m['content'] }}{{ eos_token }}{% endfor %}"
-    settings = {"chat_template": template, "eos_token": {"content": "<|end|>"}}
+    save_tokenizer(folder)
+    settings = {"chat_template": TEMPLATE, "eos_token": {"content": "<|end|>"}}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     lines = [
         {"id": f"{'sum' if i % 2 else 'talk'}-{i}", "domain": "math" if i % 2 else "chat",

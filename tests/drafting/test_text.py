@@ -4,23 +4,16 @@ import json
 
 import pytest
 
-tokenizers = pytest.importorskip("tokenizers", reason="the extra 'drafting'")
+pytest.importorskip("tokenizers", reason="the extra 'drafting'")
 
-from workbench.drafting.text import Text  # noqa: E402
-from workbench.errors import InputError  # noqa: E402
-
-TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}{{ eos_token }}{% endfor %}"
+from tests.drafting.samples import TEMPLATE, save_tokenizer
+from workbench.drafting.text import Text
+from workbench.errors import InputError
 
 
 @pytest.fixture
 def folder(tmp_path):
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    names = {letter: i for i, letter in enumerate([*letters, "<|user|>", "<|end|>"])}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=names, merges=[]))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|user|>", "<|end|>"])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    save_tokenizer(tmp_path)
     return tmp_path
 
 

@@ -7,8 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-if torch.cuda.is_available():
-    pytest.skip("test_kernels runs the compiled kernel there", allow_module_level=True)
 pytest.importorskip("triton")
 
 from gpu_probe import attention as spans
@@ -19,6 +17,9 @@ from gpu_probe.grid import TINY
 from gpu_probe.measure import Probe
 from gpu_probe.settings import CANDIDATES, Setting
 from gpu_probe.shapes import MODELS
+from tests.support import interpreted
+
+pytestmark = interpreted
 
 ragged = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 300)), min_size=1, max_size=5)
 

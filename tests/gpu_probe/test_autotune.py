@@ -13,8 +13,12 @@ A, B, C = (Setting(name, 64, 4, 2) for name in "abc")
 CASES = {"few": ("four",), "many": ("long", "short")}
 
 
-def chosen(table, works=lambda setting: True, until=lambda: False):
-    best = autotune.choose((A, B, C), CASES, works, lambda s, case: table[s.kernel, case], until)
+def broken_a(setting):
+    return "broken" * (setting is A)
+
+
+def chosen(table, refused=lambda setting: "", until=lambda: False):
+    best = autotune.choose((A, B, C), CASES, refused, lambda s, case: table[s.kernel, case], until)
     return {name: setting.kernel for name, (setting, _) in best.items()}
 
 
@@ -44,19 +48,17 @@ def test_batches_count_alike_however_long_they_take():
 
 def test_what_does_not_work_is_skipped():
     table = times(a=((1, 1),) * 3, b=((3, 3),) * 3, c=((2, 2),) * 3)
-    assert chosen(table, works=lambda s: s is not A) == {"few": "c", "many": "c"}
+    assert chosen(table, refused=broken_a) == {"few": "c", "many": "c"}
 
 
 def test_time_is_up_after_the_first_that_works():
     table = times(a=((3, 3),) * 3, b=((2, 2),) * 3, c=((1, 1),) * 3)
-    assert chosen(table, works=lambda s: s is not A, until=lambda: True) == dict.fromkeys(
-        CASES, "b"
-    )
+    assert chosen(table, refused=broken_a, until=lambda: True) == dict.fromkeys(CASES, "b")
 
 
 def test_none_that_works_is_an_error():
-    with pytest.raises(ProbeError, match="no setting of the attention kernel works"):
-        chosen({}, works=lambda setting: False)
+    with pytest.raises(ProbeError, match="attention kernel works on this card; no room for c"):
+        chosen({}, refused=lambda setting: f"no room for {setting.kernel}")
 
 
 @given(st.integers(16, 5000), st.sampled_from([2, 4, 64, 128]))

@@ -15,6 +15,7 @@ from gpu_probe.grid import TINY
 from gpu_probe.measure import Probe
 from gpu_probe.shapes import MODELS
 from gpu_probe.tiles import Tile
+from tests.support import interpreted
 
 SMALL = (Tile("fused", 16, 16, 16, 2, 2), Tile("fused", 16, 32, 32, 2, 2))
 
@@ -30,7 +31,7 @@ def test_a_step_is_like_the_next_larger_size():
     assert [tiles.size(n) for n in (1, 2, 8, 9, 300, 4096, 9000)] == [1, 8, 8, 64, 1024, 4096, 4096]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="test_kernels runs the kernels there")
+@interpreted
 def test_a_tile_that_works_is_chosen_for_every_size_and_used(monkeypatch):
     broken = Tile("fused", 16, 17, 16, 2, 2)  # no power of two
     monkeypatch.setattr(tiles, "CANDIDATES", (broken, *SMALL))

@@ -5,14 +5,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-if torch.cuda.is_available():
-    pytest.skip("test_kernels runs the compiled kernel there", allow_module_level=True)
 pytest.importorskip("triton")
 
 from gpu_probe import balanced, reference
 from gpu_probe.batch import make_batch, pages_needed
 from gpu_probe.checks import relative_error
 from gpu_probe.settings import Setting
+from tests.support import interpreted
+
+pytestmark = interpreted
 
 ragged = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 400)), min_size=1, max_size=7)
 

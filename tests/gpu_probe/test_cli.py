@@ -327,3 +327,10 @@ def test_options_of_one_call_do_not_change_the_next(tmp_path):
     document = json.loads((tmp_path / "x.json").read_text())
     assert (document["drafter"]["layers"], document["drafter"]["markov_rank"]) == (3, 8)
     assert {key: vars(shape) for key, shape in DRAFTERS.items()} == before
+
+
+@pytest.mark.parametrize("out", [["--out", "{}/"], ["--out", "{}"], ["--out={}"]])
+def test_the_recorded_command_names_no_place_of_this_machine(out, tmp_path):
+    given = [*TINY, *(word.format(tmp_path) for word in out)]
+    command = cli._command(given, tmp_path)
+    assert str(tmp_path.parent) not in command and command.endswith(tmp_path.name)

@@ -5,13 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-if torch.cuda.is_available():
-    pytest.skip("test_kernels runs the compiled kernels there", allow_module_level=True)
 pytest.importorskip("triton")
 
 from gpu_probe import kernels, reference
 from gpu_probe.batch import make_batch, pages_needed
 from gpu_probe.checks import relative_error
+from tests.support import interpreted
+
+pytestmark = interpreted
 
 CLOSE = 1e-5
 

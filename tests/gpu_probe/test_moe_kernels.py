@@ -5,13 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-if torch.cuda.is_available():
-    pytest.skip("test_kernels runs the compiled kernels there", allow_module_level=True)
 pytest.importorskip("triton")
 
 from gpu_probe import moe, reference, tiles
 from gpu_probe.checks import relative_error
 from gpu_probe.tiles import Tile
+from tests.support import interpreted
+
+pytestmark = interpreted
 
 TILES = [Tile("fused", *sizes, 2, 2) for sizes in ((16, 16, 16), (16, 64, 32), (32, 32, 64))]
 
