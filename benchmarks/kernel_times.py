@@ -17,7 +17,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gpu_probe import autotune
+from gpu_probe import autotune, autotune_experts, flash
 from gpu_probe.grid import FULL
 from gpu_probe.measure import Probe
 from gpu_probe.shapes import MODELS
@@ -71,9 +71,16 @@ def by_kind(spans: list[tuple[float, float, str]], steps: int) -> dict[str, floa
 @click.option("--requests", default=256, show_default=True)
 @click.option("--context", default=1024, show_default=True)
 @click.option("--steps", default=6, show_default=True)
-def main(model: str, requests: int, context: int, steps: int) -> None:
+@click.option("--flash", "by_library", is_flag=True, help="attention by vLLM's FlashAttention 3")
+def main(model: str, requests: int, context: int, steps: int, by_library: bool) -> None:
     probe = Probe(MODELS[model], "cuda", torch.bfloat16, FULL, 5)
-    autotune.use(probe.decoder.kernels, autotune.attention_settings(probe, 8))
+    kernels = probe.decoder.kernels
+    if by_library:
+        kernels.attention.library = flash.load()
+    else:
+        autotune.use(kernels, autotune.attention_settings(probe, 8))
+    if MODELS[model].experts:
+        autotune_experts.use(kernels, autotune_experts.expert_tiles(probe))
     with captured(probe.step([1] * requests, [context] * requests), "cuda") as replay:
         for _ in range(100):
             replay()

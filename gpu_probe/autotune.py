@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from gpu_probe import reference
-from gpu_probe.batch import Batch, pages_needed
+from gpu_probe.batch import Batch, pages_needed, spread_evenly
 from gpu_probe.checks import refusal
 from gpu_probe.errors import ProbeError
 from gpu_probe.measure import Probe
@@ -57,11 +57,6 @@ def choose(
     return best
 
 
-def spread_evenly(mean: int, count: int) -> list[int]:
-    """``count`` numbers from half to one and a half of ``mean``, whose mean they keep."""
-    return [mean // 2 + (2 * i + 1) * mean // (2 * count) for i in range(count)]
-
-
 class Bench:
     """Uniform and ragged batches of the probe's pool; tries one setting on them."""
 
@@ -83,14 +78,12 @@ class Bench:
 
     def batches(self, requests: int, context: int) -> tuple:
         """A uniform and a ragged batch of as many cached tokens."""
-        most, uneven = self.queries, spread_evenly(context, requests)
-        # a fixed shuffle: neighbours differ, as requests in a batch do
-        uneven = [uneven[(i * 29) % requests] for i in range(requests)]
+        most = self.queries
         some = [1 + (most - 1) * ((i * 5) % 8) // 7 for i in range(requests)]
         some[0] = most
         return (
             self._made([most] * requests, [context] * requests),
-            self._made(some, uneven),
+            self._made(some, spread_evenly(context, requests)),
         )
 
     def refusal(self, setting: Setting) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -59,18 +62,33 @@ class Batch:
 
     def plan(self, kv_heads: int, programs: int, tokens: int) -> Plan:
         """How attention deals this batch's keys to programs; made once, so that graphs replay."""
-        key = kv_heads, programs, tokens
+        starts, lengths = self.query_starts, self.lengths
+        return self.once(
+            (kv_heads, programs, tokens),
+            lambda: make_plan(
+                starts.tolist(), lengths.tolist(), kv_heads, programs, tokens, str(lengths.device)
+            ),
+        )
+
+    def once(self, key: tuple, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, made at the first call with this ``key``: outside any graph."""
         if key not in self.plans:
-            starts, lengths = self.query_starts.tolist(), self.lengths.tolist()
-            self.plans[key] = make_plan(
-                starts, lengths, kv_heads, programs, tokens, str(self.lengths.device)
-            )
+            self.plans[key] = make()
         return self.plans[key]
 
 
 def split_evenly(total: int, parts: int) -> list[int]:
     """``total`` tokens over ``parts`` requests, as evenly as whole tokens allow."""
     return [total // parts + (i < total % parts) for i in range(parts)]
+
+
+def spread_evenly(mean: int, count: int) -> list[int]:
+    """``count`` numbers from half to one and a half of ``mean``, whose mean they keep.
+
+    In a fixed random order: neighbours differ, as requests in a batch do.
+    """
+    values = [mean // 2 + (2 * i + 1) * mean // (2 * count) for i in range(count)]
+    return random.Random(0).sample(values, count)
 
 
 def make_batch(

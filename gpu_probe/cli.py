@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpu_probe import __version__
 from gpu_probe.config import from_config
@@ -16,6 +17,9 @@ from gpu_probe.errors import ProbeError
 from gpu_probe.grid import FULL, QUICK, TINY, Grid
 from gpu_probe.ladders import capture_sizes
 from gpu_probe.shapes import DRAFTERS, MODELS, DrafterShape, ModelShape
+
+if TYPE_CHECKING:
+    from gpu_probe.flash import Flash
 
 SLOW_ON_CPU = 50_000_000  # parameters
 LONGEST_NAME = 200  # temporary files beside it have longer ones
@@ -65,6 +69,13 @@ def parser() -> argparse.ArgumentParser:
         help="price steps with prefill from their own table (slower to simulate)",
     )
     p.add_argument("--repeats", type=int, default=20, help="timed replays a point (default 20)")
+    p.add_argument(
+        "--attention",
+        choices=("auto", "flash", "triton"),
+        default="auto",
+        help="flash: FlashAttention 3 of an installed vLLM, as vLLM calls it; triton: the probe's "
+        "own kernel; auto (default): flash where it works",
+    )
     p.add_argument("--version", action="version", version=f"gpu-probe {__version__}")
     return p
 
@@ -134,7 +145,7 @@ def _grid(args: argparse.Namespace) -> Grid:
             contexts = tuple(sorted({int(c) for c in args.contexts.split(",")}))
         except ValueError:
             contexts = (0,)
-        if contexts[0] <= grid.reference_context or contexts[-1] > MOST_TOKENS:
+        if contexts[0] <= grid.curve_contexts[0] or contexts[-1] > MOST_TOKENS:
             raise ProbeError(
                 f"--contexts: '{args.contexts}' are no contexts of 17 to {MOST_TOKENS} tokens"
             )
@@ -187,6 +198,25 @@ def _fits(model: ModelShape, args: argparse.Namespace) -> None:
         )
 
 
+def _library(args: argparse.Namespace) -> Flash | None:
+    """The library whose attention is measured; None: the probe's own kernel."""
+    if args.device == "cpu":
+        if args.attention == "flash":
+            raise ProbeError("--attention: flash needs a GPU")
+        return None
+    if args.attention == "triton":
+        return None
+    from gpu_probe import flash
+
+    try:
+        return flash.load()
+    except ProbeError as error:
+        if args.attention == "flash":
+            raise ProbeError(f"--attention: {error}") from error
+        print(f"gpu-probe: {error}; the probe's own attention kernel is measured", file=sys.stderr)
+        return None
+
+
 def _command(given: list[str], out: Path) -> str:
     """The call, without the folder of --out, which says nothing about the measurement."""
     short = [
@@ -214,6 +244,7 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
     if args.device == "cpu" and model.parameters > SLOW_ON_CPU:
         print(f"gpu-probe: {model.name} takes a CPU very long; tiny tries it", file=sys.stderr)
     command = _command(given, args.out)
+    library = _library(args)
     if args.device == "cpu":
         torch.set_num_threads(1)  # at these sizes threads only wait for each other
     try:
@@ -229,6 +260,7 @@ def measure(args: argparse.Namespace, given: list[str]) -> int:
             args.resume,
             args.mixed,
             drafters,
+            library,
         )
         with torch.inference_mode():
             documents = session.everything()

@@ -36,7 +36,7 @@ def ratios(document: dict, measured: dict) -> dict:
     result: dict = {}
     if "streamed_weight_bytes" not in measured or "verify_whole" not in measured:
         return result
-    step = measured["verify_whole"][0]
+    step = measured["verify_whole"]["seconds"][0][0]
     floor = floor_seconds(document, measured, 1, 0)
     result["one_request_seconds"] = step
     result["floor_seconds"] = round(floor, 9)
@@ -96,6 +96,8 @@ def summary(document: dict) -> str:
         f"one-request step        {m['one_request_seconds'] * 1e3:8.3f} ms = "
         f"{m['ratio_to_floor']:.3f} x the weights' {m['floor_seconds'] * 1e3:.3f} ms",
     ]
+    if document["hardware"]["gpu"] != "cpu":
+        lines.append(f"attention               {m.get('attention_library', 'the own kernel')}")
     if "fit_error" in m:
         fits = {"rounds": m["fit_error"], "their verification": m["fit_error"]["verify"]}
         for name, fit in fits.items():

@@ -75,7 +75,8 @@ class Decoder:
         return torch.cat([F.linear(part, self.head).argmax(-1) for part in x.split(LOGIT_ROWS)])
 
     def attention_only(self, q: torch.Tensor, batch: Batch, cache: torch.Tensor) -> torch.Tensor:
-        """The attention of every layer and nothing else; q [B, heads, head]."""
+        """The attention of every layer and nothing else, of the same q [B, heads, head]."""
+        out = torch.empty_like(q)
         for layer in range(self.shape.layers):
-            q = self.kernels.attention(q, cache[layer % len(cache)], batch)
-        return q
+            self.kernels.attention(q, cache[layer % len(cache)], batch, out=out)
+        return out

@@ -1,4 +1,4 @@
-"""Attention by the kernel that the card's own measurement chose for this kind of batch."""
+"""Attention by a library's kernel, or by the one that the card's own measurement chose."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from gpu_probe import attention as spans
 from gpu_probe import balanced
 from gpu_probe.batch import Batch
+from gpu_probe.flash import Flash
 from gpu_probe.settings import LEAST_ROWS, Setting, bucket, candidates, tile_rows
 
 _KERNELS = {"balanced": balanced.attention, "spans": spans.attention}
@@ -15,6 +16,8 @@ _KERNELS = {"balanced": balanced.attention, "spans": spans.attention}
 class Attention:
     """``reference.attention`` as kernels; ``chosen``: a setting by ``settings.bucket``.
 
+    library: takes every batch where there is one (``flash.Flash``).
+
     Several query tokens get the tile of ``most_queries``, so that a batch's time does not jump
     with its longest block (engines capture their graphs for the longest one too).
     """
@@ -22,6 +25,7 @@ class Attention:
     def __init__(self):
         self.chosen: dict[str, Setting] = {}
         self.most_queries = 1
+        self.library: Flash | None = None
 
     def __call__(
         self,
@@ -31,6 +35,8 @@ class Attention:
         causal: bool = True,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
+        if self.library is not None:
+            return self.library(q, pages, batch, causal, out)
         group = q.shape[1] // pages.shape[2]
         queries = batch.query_max
         if queries > 1:

@@ -56,6 +56,20 @@ def attention_bandwidth(document: dict) -> str:
     return _rows(["requests", "context", *queries], rows)
 
 
+def contexts_apart(document: dict) -> str:
+    """The forward pass without attention, from whole steps of either context.
+
+    Were steps the sum of their parts, both would be one.
+    """
+    whole, rows = document["measured"]["verify_whole"], []
+    near, far = whole["without_attention"]
+    for tokens, a, b in zip(document["verify"]["batch_tokens"], near, far, strict=True):
+        if tokens & (tokens - 1) == 0 or tokens in (129, 257, 385, 513, 769, 1025):
+            rows.append([tokens, f"{a * 1e3:.2f}", f"{b * 1e3:.2f}", f"{b / a:.3f}"])
+    contexts = [f"at {c:,} tokens, ms" for c in whole["context_tokens"]]
+    return _rows(["batch tokens", *contexts, "ratio"], rows)
+
+
 def kernel_settings(document: dict) -> str:
     """The attention kernel chosen for each kind of batch, and what raggedness costs there."""
     rows = []
@@ -118,8 +132,10 @@ def agreement(first: dict, second: dict) -> dict[str, list[float]]:
     def points(document: dict) -> dict[tuple, float]:
         found: dict[tuple, float] = {}
         measured = document["measured"]
-        for n, s in zip(document["verify"]["batch_tokens"], measured["verify_whole"], strict=True):
-            found["verify", n] = s
+        whole = measured["verify_whole"]
+        for c, line in zip(whole["context_tokens"], whole["seconds"], strict=True):
+            for n, s in zip(document["verify"]["batch_tokens"], line, strict=True):
+                found["verify", c, n] = s
         axes = document["attention"]
         for q, table in zip(axes["query_tokens"], axes["seconds"], strict=True):
             for r, row in zip(axes["requests"], table, strict=True):
@@ -157,8 +173,8 @@ def _read(path: str) -> dict:
     """A profile that gpu-probe wrote. Raises ProbeError for another file."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        needed = document["measured"]["verify_whole"], document["verify"]["batch_tokens"]
-        if len(needed[0]) != len(needed[1]):
+        tokens = len(document["verify"]["batch_tokens"])
+        if any(len(line) != tokens for line in document["measured"]["verify_whole"]["seconds"]):
             raise ValueError("measured.verify_whole and verify.batch_tokens differ in length")
         for section, field in (("target", "name"), ("hardware", "gpu"), ("attention", "seconds")):
             document[section][field]
@@ -189,6 +205,7 @@ def main(paths: list[str]) -> int:
         if new and target in VLLM and document["measured"].get("whole_steps"):
             print(f"\n{name}, decode steps\n\n{decode_steps(document)}")
             print(f"\nattention ÷ (KV bytes ÷ bandwidth)\n\n{attention_bandwidth(document)}")
+            print(f"\nthe forward pass without attention\n\n{contexts_apart(document)}")
         if new and document["measured"].get("attention_kernel"):
             print(f"\n{name}, attention kernel\n\n{kernel_settings(document)}")
         if document["measured"].get("sequential"):

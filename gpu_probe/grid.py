@@ -21,7 +21,8 @@ class Grid:
     whole: cells (requests, query tokens each, context) timed as whole steps, for the comparison
     with engines. mixed: cells (prefill tokens, all tokens). held_out: how many random rounds are
     predicted. sequential: block sizes at which DSpark's loop is weighed. power: batch tokens held
-    for ``power_seconds`` each. Before every timing replays bring the clock to that of a card under
+    for ``power_seconds`` each. verify, beyond, mixed and power are measured at each of
+    ``curve_contexts``. Before every timing replays bring the clock to that of a card under
     this very load: settle_seconds at most, and load_seconds before what may reach the power limit,
     whose timing then takes swing_seconds. cached_tokens: room of the page pool in whole steps.
     """
@@ -48,7 +49,7 @@ class Grid:
     swing_seconds: float
     copy_bytes: int
     cached_tokens: int
-    reference_context: int = 16
+    curve_contexts: tuple[int, int] = (16, 1024)
     max_requests: int = 256
 
     def limited(
@@ -94,7 +95,7 @@ FULL = Grid(
     verify=tuple(sorted(VLLM_DRAFTS + TILE_EDGES)),
     beyond=(2304, 3072, 4096, 8192),
     requests=(1, 8, 32, 64, 128, 256),
-    contexts=(128, 512, 2048, 4096, 8192),
+    contexts=(128, 512, 1024, 2048, 4096, 8192),
     queries=(1, 2, 4, 8),
     chunks=(16, 256, 1024, 2048),
     prefill_contexts=(0, 1024, 4096, 16384),
@@ -123,7 +124,7 @@ QUICK = dataclasses.replace(
     verify=VLLM_DRAFTS,
     beyond=(2304, 4096),
     requests=(1, 32, 128, 256),
-    contexts=(128, 2048, 8192),
+    contexts=(128, 1024, 2048, 8192),
     queries=(1, 4, 8),
     chunks=(16, 256, 1024),
     prefill_contexts=(0, 4096),
@@ -160,5 +161,6 @@ TINY = Grid(
     swing_seconds=0.0,
     copy_bytes=1 << 26,
     cached_tokens=4096,
+    curve_contexts=(16, 64),
     max_requests=4,
 )

@@ -68,7 +68,7 @@ def host_costs(rounds: Rounds, requests: int, context: int) -> dict:
     probe, size = rounds.probe, rounds.block_size
     device, repeats = probe.device, probe.repeats
     draft = rounds.draft([context] * requests, size)
-    verify = probe.step([1] * requests, [probe.grid.reference_context] * requests)
+    verify = probe.step([1] * requests, [probe.grid.curve_contexts[0]] * requests)
     inputs = RaggedInputs(requests, size, context, device)
     kept = torch.rand(size, requests, device=device)
     pinned = torch.empty(kept.shape, pin_memory=device == "cuda")

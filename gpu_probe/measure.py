@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gpu_probe.batch import PAGE_TOKENS, Batch, make_batch, pages_needed, split_evenly
+from gpu_probe.batch import (
+    PAGE_TOKENS,
+    Batch,
+    make_batch,
+    pages_needed,
+    split_evenly,
+    spread_evenly,
+)
 from gpu_probe.chunk import Chunk
 from gpu_probe.decoder import Decoder
 from gpu_probe.grid import Grid
@@ -61,7 +68,7 @@ class Probe:
             longest = max(grid.sequential) + 1 + max(grid.loop_contexts)
             whole = max(whole, pages_needed(min(128, grid.max_requests), longest))
         top = max(grid.beyond) // grid.max_requests + 1
-        whole = max(whole, pages_needed(grid.max_requests, top + grid.reference_context))
+        whole = max(whole, pages_needed(grid.max_requests, top + max(grid.curve_contexts)))
         whole = 1 + max(whole, grid.cached_tokens // PAGE_TOKENS)
         one = pages_needed(max(grid.requests), max(grid.contexts) + max(grid.queries))
         prefill = pages_needed(1, max(grid.chunks) + max(grid.prefill_contexts))
@@ -113,12 +120,12 @@ class Probe:
         rows = sum(queries) + 1
         return lambda: self.decoder.forward(batch, cache, rows, part)
 
-    def verify_step(self, tokens: int) -> Callable[[], torch.Tensor]:
-        """B batch tokens at the reference context, over as many requests as there can be."""
+    def verify_step(self, tokens: int, context: int) -> Callable[[], torch.Tensor]:
+        """B batch tokens at one context, over as many requests as there can be."""
         queries = split_evenly(tokens, min(tokens, self.grid.max_requests))
         pages = len(self.pool) // self.shape.layers
         cache = self.cache(self.shape.layers, pages)
-        batch = self.batch(queries, [self.grid.reference_context] * len(queries), pages)
+        batch = self.batch(queries, [context] * len(queries), pages)
         return lambda: self.decoder.forward(batch, cache)
 
     def timed_in_order(
@@ -151,12 +158,12 @@ class Probe:
         x = torch.randn(rows, self.shape.hidden, device=self.device, dtype=self.dtype)
         return self.timed(lambda: self.decoder.choose(x), rows)
 
-    def verify(self, tokens: int) -> Timing:
-        return self.timed(self.verify_step(tokens), tokens)
+    def verify(self, tokens: int, context: int) -> Timing:
+        return self.timed(self.verify_step(tokens, context), tokens)
 
-    def beyond(self, tokens: int) -> Timing:
+    def beyond(self, tokens: int, context: int) -> Timing:
         """The same step launched kernel by kernel, as past the last captured graph; wall clock."""
-        return wall(self.verify_step(tokens), self.device, self.repeats)
+        return wall(self.verify_step(tokens, context), self.device, self.repeats)
 
     def whole(self, requests: int, queries: int, context: int) -> Timing:
         return self.timed(self.step([queries] * requests, [context] * requests), requests * queries)
@@ -167,10 +174,16 @@ class Probe:
         queries = split_evenly(decodes, min(decodes, self.grid.max_requests)) if decodes else []
         return self.timed(self.step(queries, [context] * len(queries), chunk=chunk), tokens)
 
-    def attention(self, requests: int, context: int, queries: int = 1) -> Timing:
-        """The attention of all layers alone, reading as many distinct caches as the pool holds."""
-        pages = pages_needed(requests, context + queries)
-        batch = self.batch([queries] * requests, [context] * requests, pages)
+    def attention(
+        self, requests: int, context: int, queries: int = 1, ragged: bool = False
+    ) -> Timing:
+        """The attention of all layers alone, reading as many distinct caches as the pool holds.
+
+        ragged: contexts from half to one and a half of ``context``, their mean.
+        """
+        contexts = spread_evenly(context, requests) if ragged else [context] * requests
+        pages = sum(pages_needed(1, one + queries) for one in contexts)
+        batch = self.batch([queries] * requests, contexts, pages)
         cache = self.cache(min(self.shape.layers, len(self.pool) // pages), pages)
         size = (len(batch.tokens), self.shape.heads, self.shape.head)
         q = torch.randn(size, device=self.device, dtype=self.dtype)
@@ -195,9 +208,9 @@ class Probe:
 
         return self.timed(work, chunk)
 
-    def sustained(self, tokens: int, telemetry: Telemetry) -> dict:
+    def sustained(self, tokens: int, context: int, telemetry: Telemetry) -> dict:
         """Verification of B tokens held long enough for NVML's one-second power average."""
-        with captured(self.verify_step(tokens), self.device) as replay:
+        with captured(self.verify_step(tokens, context), self.device) as replay:
             estimate = wall(replay, self.device, 2).median
             at_once = max(1, int(0.05 / estimate))
             synchronize(self.device)
@@ -217,7 +230,7 @@ class Probe:
             synchronize(self.device)
             seconds = (time.perf_counter() - start) / steps
             after = telemetry.joules()
-        result = {"batch_tokens": tokens, "seconds": seconds, **reading}
+        result = {"batch_tokens": tokens, "context_tokens": context, "seconds": seconds, **reading}
         if joules is not None and after is not None:
             result["joules_per_step"] = round((after - joules) / steps, 4)
         elif reading.get("power_w"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -25,16 +26,25 @@ def _spread(timings: list[Timing]) -> list[float]:
     return [round(timing.spread, 4) for timing in timings]
 
 
+def _curve(
+    measured: Callable[[int, int], Timing], tokens: Sequence[int], contexts: Sequence[int]
+) -> dict:
+    """Contexts × batch tokens of whole steps."""
+    points = [[measured(n, context) for n in tokens] for context in contexts]
+    return {
+        "batch_tokens": list(tokens),
+        "context_tokens": list(contexts),
+        "seconds": [_seconds(row) for row in points],
+        "spread": [_spread(row) for row in points],
+    }
+
+
 def verify(probe: Probe) -> dict:
-    tokens = list(probe.grid.verify)
-    points = [probe.verify(n) for n in tokens]
-    return {"batch_tokens": tokens, "seconds": _seconds(points), "spread": _spread(points)}
+    return _curve(probe.verify, probe.grid.verify, probe.grid.curve_contexts)
 
 
 def beyond(probe: Probe) -> dict:
-    tokens = list(probe.grid.beyond)
-    points = [probe.beyond(n) for n in tokens]
-    return {"batch_tokens": tokens, "seconds": _seconds(points), "spread": _spread(points)}
+    return _curve(probe.beyond, probe.grid.beyond, probe.grid.curve_contexts)
 
 
 def logits(probe: Probe) -> dict:
@@ -48,18 +58,26 @@ def logits(probe: Probe) -> dict:
 
 
 def attention(probe: Probe) -> dict:
-    """Query tokens × requests × contexts, the reference context in front."""
+    """Query tokens × requests × contexts, the shortest of the curves in front.
+
+    Of batches whose requests have all one context, and of ragged ones.
+    """
     grid = probe.grid
-    contexts = [grid.reference_context, *grid.contexts]
-    return {
+    contexts = [grid.curve_contexts[0], *grid.contexts]
+    result: dict = {
         "query_tokens": list(grid.queries),
         "requests": list(grid.requests),
         "context_tokens": contexts,
-        "seconds": [
-            [_seconds([probe.attention(r, c, q) for c in contexts]) for r in grid.requests]
-            for q in grid.queries
-        ],
     }
+    for form in ("uniform", "ragged"):
+        result[form] = [
+            [
+                _seconds([probe.attention(r, c, q, form == "ragged") for c in contexts])
+                for r in grid.requests
+            ]
+            for q in grid.queries
+        ]
+    return result
 
 
 def whole(probe: Probe) -> dict:
@@ -91,44 +109,37 @@ def prefill(probe: Probe) -> dict:
 
 
 def mixed(probe: Probe) -> dict:
-    """Whole steps beside a chunk (None where the chunk has no room), and attention's factor there.
+    """Contexts of the decodes × prefill tokens × batch tokens of whole steps beside a chunk.
 
-    The factor: what a longer context of the decodes adds to a mixed step, over what it adds to a
-    step without a chunk.
+    None where the chunk has no room.
     """
-    grid = probe.grid
-    rows, columns = grid.mixed
-    reference = grid.reference_context
-    seconds = [
-        [
-            round(probe.mixed(tokens, chunk, reference).median, 9) if tokens >= chunk else None
-            for tokens in columns
-        ]
-        for chunk in rows
-    ]
-    factors = []
-    chunk, context = rows[-1], grid.draft_contexts[-1]
-    for decodes in (min(32, grid.max_requests), min(128, grid.max_requests)):
-        near, far = (probe.mixed(chunk + decodes, chunk, c).median for c in (reference, context))
-        least, most = (probe.whole(decodes, 1, c).median for c in (reference, context))
-        factors.append(
-            {
-                "requests": decodes,
-                "context_tokens": context,
-                "chunk": chunk,
-                "factor": round((far - near) / max(most - least, 1e-9), 4),
-            }
-        )
+    rows, columns = probe.grid.mixed
+    contexts = list(probe.grid.curve_contexts)
+
+    def seconds(tokens: int, chunk: int, context: int) -> float | None:
+        return round(probe.mixed(tokens, chunk, context).median, 9) if tokens >= chunk else None
+
     return {
+        "context_tokens": contexts,
         "prefill_tokens": list(rows),
         "batch_tokens": list(columns),
-        "seconds": seconds,
-        "attention_factors": factors,
+        "seconds": [
+            [[seconds(tokens, chunk, context) for tokens in columns] for chunk in rows]
+            for context in contexts
+        ],
     }
 
 
 def power(probe: Probe, telemetry: Telemetry) -> dict:
-    return {"points": [probe.sustained(tokens, telemetry) for tokens in probe.grid.power]}
+    """Batch tokens at each context, one after the other."""
+    grid = probe.grid
+    return {
+        "points": [
+            probe.sustained(tokens, context, telemetry)
+            for context in grid.curve_contexts
+            for tokens in grid.power
+        ]
+    }
 
 
 def draft(rounds: Rounds) -> dict:
@@ -221,5 +232,5 @@ def memory(rounds: Rounds, telemetry: Telemetry) -> dict:
 
 def largest_spread(part: dict) -> float:
     """The largest spread noted in a part; 0 where none is."""
-    spreads = part.get("spread") or [row.get("spread", 0.0) for row in part.get("cells", ())]
-    return max(itertools.chain([0.0], spreads))
+    rows = part.get("spread") or [[row.get("spread", 0.0) for row in part.get("cells", ())]]
+    return max(itertools.chain([0.0], *rows))

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 # seconds of each part of a full run: shares of the time left
-SHARES = {"bandwidth": 1, "attention_kernel": 21, "experts_kernel": 12, "kernels": 6,
-          "verify": 30, "attention": 28, "beyond": 7, "logits": 1, "prefill": 9, "draft": 20,
-          "memory": 1, "whole": 7, "held_out": 43, "host": 4, "mixed": 19, "sequential": 35,
-          "power": 10}  # fmt: skip
+SHARES = {"bandwidth": 1, "attention_kernel": 21, "experts_kernel": 12, "kernels": 1,
+          "verify": 58, "attention": 60, "beyond": 15, "logits": 1, "prefill": 9, "draft": 17,
+          "memory": 0.1, "whole": 8, "held_out": 37, "host": 3.5, "mixed": 27, "sequential": 34,
+          "power": 20}  # fmt: skip
 
 
 class Progress:

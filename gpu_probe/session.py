@@ -15,6 +15,7 @@ from gpu_probe.checkpoint import Checkpoint
 from gpu_probe.checks import LARGEST_ERROR, check_kernels
 from gpu_probe.errors import ProbeError
 from gpu_probe.files import write
+from gpu_probe.flash import Flash
 from gpu_probe.grid import Grid
 from gpu_probe.held_out import random_cells
 from gpu_probe.measure import Probe, copy_bandwidth
@@ -40,8 +41,8 @@ def _complete(out: Path) -> bool:
 class Session:
     """What is measured, where it goes, and what a checkpoint already holds.
 
-    outs: the profile of each drafter, by its key in ``drafters``. The checkpoint is removed when
-    everything is done.
+    outs: the profile of each drafter, by its key in ``drafters``; library: whose attention is
+    measured (none: our own). The checkpoint is removed when everything is done.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class Session:
         resume: bool = False,
         mixed: bool = False,
         drafters: Mapping[str, DrafterShape] = DRAFTERS,
+        library: Flash | None = None,
     ):
         self.shape, self.outs, self.block_sizes = shape, outs, block_sizes
         self.device, self.dtype, self.grid, self.repeats = device, dtype, grid, repeats
-        self.mixed, self.drafters = mixed, drafters
+        self.mixed, self.drafters, self.library = mixed, drafters, library
         self.telemetry = Telemetry(device)
         self.measured = {
             "repeats": repeats,
@@ -69,8 +71,11 @@ class Session:
             "complete": False,
             "before": self.telemetry.reading(),
         }
+        if library is not None:
+            self.measured["attention_library"] = library.name
         machine = {k: v for k, v in self.telemetry.hardware().items() if k in ("gpu", "driver")}
         plan = [vars(shape), vars(grid), repeats, str(dtype), machine, torch.__version__]
+        plan.append(library.name if library else None)
         own = {key: [size, vars(drafters[key])] for key, size in block_sizes.items()}
         self.checkpoint = Checkpoint(outs.values(), [*plan, __version__], own, resume)
         self.parts: dict[str, dict] = {}
@@ -86,7 +91,8 @@ class Session:
         names = ["bandwidth"]
         if self.device == "cuda":
             experts = ["experts_kernel"] * bool(self.shape.experts)
-            names += ["attention_kernel", *experts, "kernels"]
+            own = ["attention_kernel"] * (self.library is None)
+            names += [*own, *experts, "kernels"]
         names += _FIRST
         names += [f"draft {key}" for key in drafting]
         names += [f"memory {key}" for key in self.outs] + ["whole"]
@@ -126,6 +132,8 @@ class Session:
         self.measured["streamed_weight_bytes"] = probe.decoder.streamed_bytes
         self.measured["target_kv_bytes"] = self.shape.kv_bytes(width=probe.decoder.head.itemsize)
         rounds = {key: Rounds(probe, self.drafters[key], n) for key, n in self.block_sizes.items()}
+        if self.device == "cuda":
+            probe.decoder.kernels.attention.library = self.library
         self.say("weights and page pool filled")
         for name in self.names[1:]:
             self._measure(name, probe, rounds)
