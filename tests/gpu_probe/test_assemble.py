@@ -1,30 +1,155 @@
 """What becomes of measured parts in a profile's tables."""
 
+import dataclasses
+import math
+
 import pytest
 
-from gpu_probe.assemble import target_sections
+from gpu_probe import assemble, price
 from gpu_probe.grid import FULL
 
+NEAR, FAR = 16, 1024
+GRID = dataclasses.replace(FULL, curve_contexts=(NEAR, FAR))
+MOST = GRID.max_requests
+TOKENS = [1, 256, 257, 384, 512, 2048, 4096]
+
 # attention takes one time with one query token per request and another with several
-AXES = {
+UNIFORM = [
+    [[0.0001, 0.001], [0.0007, 0.009]],
+    [[0.0002, 0.001], [0.0015, 0.010]],
+    [[0.0002, 0.001], [0.0017, 0.012]],
+]
+ATTENTION = {
     "query_tokens": [1, 2, 8],
     "requests": [1, 256],
-    "context_tokens": [16, 1024],
-    "seconds": [
-        [[0.0001, 0.001], [0.0007, 0.009]],
-        [[0.0002, 0.001], [0.0015, 0.010]],
-        [[0.0002, 0.001], [0.0017, 0.012]],
-    ],
+    "context_tokens": [NEAR, FAR],
+    "uniform": UNIFORM,
+    "ragged": [[[2 * s for s in row] for row in table] for table in UNIFORM],
+}
+# by hand: what is in a step of each of TOKENS, its longest request's query tokens deciding
+INSIDE = {
+    NEAR: [0.0001, 0.0007, 0.0015, 0.0015, 0.0015, 0.0017, 0.0017],
+    FAR: [0.001, 0.009, 0.010, 0.010, 0.010, 0.012, 0.012],
 }
 
 
-def test_verify_is_the_step_less_the_attention_of_its_longest_request():
-    tokens = [1, 256, 257, 384, 512, 2048, 4096]
-    inside = [0.0001, 0.0007, 0.0015, 0.0015, 0.0015, 0.0017, 0.0017]
-    parts = {
-        "attention": AXES,
-        "verify": {"batch_tokens": tokens, "seconds": [0.01 + s for s in inside]},
+def curve(forward):
+    """Whole steps at both contexts whose forward pass takes ``forward`` [context][point]."""
+    seconds = [
+        [bare + inside for bare, inside in zip(forward[i], INSIDE[context], strict=True)]
+        for i, context in enumerate((NEAR, FAR))
+    ]
+    spread = [[0.01 * i] * len(TOKENS) for i in (1, 3)]
+    return {
+        "batch_tokens": TOKENS,
+        "context_tokens": [NEAR, FAR],
+        "seconds": seconds,
+        "spread": spread,
     }
-    bare = target_sections(parts, FULL)["verify"]
-    assert bare["seconds"] == pytest.approx([0.01] * len(tokens), abs=1e-8)
-    assert bare["reference_context"] == 0
+
+
+def parts(**more):
+    flat = [[0.01 + 1e-6 * n for n in TOKENS]] * 2
+    return {"attention": ATTENTION, "verify": curve(flat), **more}
+
+
+def test_steps_that_are_the_sum_of_their_parts_give_the_forward_pass_back():
+    made = parts(beyond=curve([[0.02 + 1e-6 * n for n in TOKENS]] * 2))
+    sections = assemble.target_sections(made, GRID)
+    verify, beyond = sections["verify"], sections["graphs"]["beyond"]
+    assert verify["seconds"] == pytest.approx([0.01 + 1e-6 * n for n in TOKENS], abs=2e-9)
+    assert beyond["seconds"] == pytest.approx([0.02 + 1e-6 * n for n in TOKENS], abs=2e-9)
+    assert verify["batch_tokens"] == beyond["batch_tokens"] == TOKENS
+    assert verify["reference_context"] == 0
+    for row in assemble.without_attention(made, "verify", MOST):
+        assert row == pytest.approx(verify["seconds"], abs=2e-9)
+
+
+def test_where_the_contexts_disagree_their_mean_is_charged():
+    made = parts(verify=curve([[0.010] * len(TOKENS), [0.012] * len(TOKENS)]))
+    seconds = assemble.target_sections(made, GRID)["verify"]["seconds"]
+    assert seconds == pytest.approx([0.011] * len(TOKENS), abs=2e-9)
+
+
+def test_attention_is_charged_as_the_mean_of_uniform_and_ragged_batches():
+    axes = assemble.target_sections(parts(), GRID)["attention"]
+    for table, uniform in zip(axes["seconds"], UNIFORM, strict=True):
+        for row, one in zip(table, uniform, strict=True):
+            assert row == pytest.approx([1.5 * s for s in one])
+    assert axes["query_tokens"] == [1, 2, 8] and axes["context_tokens"] == [NEAR, FAR]
+
+
+PREFILL = {
+    "chunk_tokens": [16, 512],
+    "context_tokens": [0, 1024],
+    "seconds": [[0.0001, 0.0002], [0.0005, 0.0020]],
+}
+
+
+def mixed(dearer=1.0):
+    """Steps beside a chunk, forward pass 0.02 + 1 µs a token, decodes' attention ``dearer``."""
+    rows, columns, contexts = [128, 512], [256, 1024], [NEAR, FAR]
+    axes = {**ATTENTION, "seconds": UNIFORM}
+
+    def seconds(chunk, tokens, context):
+        if tokens < chunk:
+            return None
+        decodes = tokens - chunk
+        requests = min(decodes, MOST)
+        queries = min(math.ceil(decodes / requests), 8)
+        inside = price.attention(axes, requests, context, queries)
+        own = price.table([16, 512], [0, 1024], PREFILL["seconds"], chunk, 0)
+        return 0.02 + 1e-6 * tokens + own + dearer * inside
+
+    return {
+        "context_tokens": contexts,
+        "prefill_tokens": rows,
+        "batch_tokens": columns,
+        "seconds": [[[seconds(p, n, c) for n in columns] for p in rows] for c in contexts],
+    }
+
+
+def test_the_forward_pass_beside_a_chunk_is_given_back_and_cells_without_room_are_filled():
+    section = assemble.mixed_section(parts(mixed=mixed(), prefill=PREFILL), GRID)
+    assert section["prefill_tokens"] == [128, 512] and section["batch_tokens"] == [256, 1024]
+    expected = [[0.020256, 0.021024], [0.021024, 0.021024]]
+    for row, one in zip(section["seconds"], expected, strict=True):
+        assert row == pytest.approx(one, abs=2e-9)
+    assert assemble.mixed_section(parts(prefill=PREFILL), GRID) is None
+
+
+@pytest.mark.parametrize("dearer", [1.0, 1.3])
+def test_dearer_attention_beside_a_chunk_is_found_from_both_contexts(dearer):
+    rows = assemble.attention_factors(parts(mixed=mixed(dearer), prefill=PREFILL), GRID)
+    assert [(row["chunk"], row["requests"]) for row in rows] == [(128, 128), (128, 256), (512, 256)]
+    assert [row["factor"] for row in rows] == pytest.approx([dearer] * 3, abs=1e-4)
+
+
+def test_a_chunk_alone_has_no_attention_of_decodes_and_no_factor():
+    made = mixed()
+    made["batch_tokens"][1] = made["prefill_tokens"][1] = 1024
+    for table in made["seconds"]:
+        table[1] = [None, 0.05]
+    both = parts(mixed=made, prefill=PREFILL)
+    assert [row["chunk"] for row in assemble.attention_factors(both, GRID)] == [128, 128]
+    own = price.table([16, 512], [0, 1024], PREFILL["seconds"], 1024, 0)
+    assert assemble.mixed_section(both, GRID)["seconds"][1] == pytest.approx([0.05 - own] * 2)
+
+
+def test_power_is_the_mean_over_the_contexts():
+    points = [
+        {"batch_tokens": n, "context_tokens": context, "power_w": watts}
+        for context, row in ((NEAR, (300.0, 700.0)), (FAR, (360.0, 690.0)))
+        for n, watts in zip((1, 512), row, strict=True)
+    ]
+    power = assemble.target_sections(parts(power={"points": points}), GRID)["power"]
+    assert power == {"batch_tokens": [1, 512], "watts": [330.0, 695.0]}
+
+
+def test_both_curves_are_kept_and_the_larger_spread_is_noted():
+    head = {"target": {"name": "x"}, "hardware": {"gpu": "g"}, "measured": {}}
+    measured = assemble.document(parts(), GRID, head, "none", None)["measured"]
+    assert measured["spread"] == [0.03] * len(TOKENS)
+    assert measured["verify_whole"]["seconds"] == parts()["verify"]["seconds"]
+    assert measured["verify_whole"]["context_tokens"] == [NEAR, FAR]
+    assert measured["attention"] == {form: ATTENTION[form] for form in ("uniform", "ragged")}

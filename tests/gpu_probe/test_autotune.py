@@ -61,13 +61,6 @@ def test_none_that_works_is_an_error():
         chosen({}, refused=lambda setting: f"no room for {setting.kernel}")
 
 
-@given(st.integers(16, 5000), st.sampled_from([2, 4, 64, 128]))
-def test_the_ragged_batch_has_as_many_tokens(mean, count):
-    uneven = autotune.spread_evenly(mean, count)
-    assert abs(sum(uneven) - mean * count) <= 2 * count
-    assert min(uneven) >= mean // 2 and max(uneven) <= mean // 2 + mean
-
-
 @given(st.integers(1, 32), st.integers(1, 16))
 def test_a_tile_holds_all_rows_and_is_no_larger_than_needed(queries, group):
     rows = tile_rows(queries, group)

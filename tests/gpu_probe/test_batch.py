@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_probe.batch import PAGE_TOKENS, make_batch, pages_needed, split_evenly
+from gpu_probe.batch import PAGE_TOKENS, make_batch, pages_needed, split_evenly, spread_evenly
 
 requests = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 70)), min_size=1, max_size=8)
 
@@ -13,6 +13,14 @@ def test_split_evenly_keeps_the_total_and_differs_by_one_at_most(total, parts):
     split = split_evenly(total, parts)
     assert sum(split) == total and len(split) == parts
     assert max(split) - min(split) <= 1
+
+
+@given(mean=st.integers(16, 5000), count=st.integers(1, 256))
+def test_spread_evenly_keeps_the_mean_within_half_of_it(mean, count):
+    spread = spread_evenly(mean, count)
+    assert len(spread) == count and abs(sum(spread) - mean * count) <= 2 * count
+    assert min(spread) >= mean // 2 and max(spread) <= mean // 2 + mean
+    assert spread == spread_evenly(mean, count)
 
 
 @given(requests=requests, seed=st.integers(0, 9))

@@ -53,8 +53,13 @@ def test_tables_are_full_matrices_of_sane_seconds(run):
     assert document["verify"]["prefill_token_seconds"] <= 0
     fit = document["measured"]["fit_error"]
     assert fit["cells"] == fit["verify"]["cells"] == len(document["measured"]["held_out"])
-    whole = zip(document["measured"]["verify_whole"], document["verify"]["seconds"], strict=True)
-    assert all(bare < seconds for seconds, bare in whole)  # attention is taken out
+    whole = document["measured"]["verify_whole"]
+    assert whole["context_tokens"] == list(TINY_GRID.curve_contexts)
+    for line, bare in zip(whole["seconds"], whole["without_attention"], strict=True):
+        assert all(0 < b < s for s, b in zip(line, bare, strict=True))
+    mean = [sum(pair) / 2 for pair in zip(*whole["without_attention"], strict=True)]
+    assert document["verify"]["seconds"] == pytest.approx(mean, abs=2e-9)
+    assert len(document["measured"]["sustained"]) == 2 * len(TINY_GRID.power)
     assert set(document["graphs"]["batch_tokens"]) <= set(document["verify"]["batch_tokens"])
 
 

@@ -17,7 +17,11 @@ def made_up(factor=1.0):
             "seconds": [[[0.001 * factor]]],
         },
         "measured": {
-            "verify_whole": [0.004 * factor, 0.005],
+            "verify_whole": {
+                "context_tokens": [16, 64],
+                "seconds": [[0.004 * factor, 0.005]] * 2,
+                "without_attention": [[0.004, 0.005], [0.005, 0.005]],
+            },
             "whole_steps": [],
             "target_kv_bytes": 1000,
             "copy_bandwidth": 64 * 2048 * 1000 / 0.001,
@@ -35,9 +39,9 @@ def made_up(factor=1.0):
 
 def test_agreement_is_counted_point_by_point():
     parts = fidelity.agreement(made_up(), made_up(1.1))
-    assert sorted(parts["verify"]) == pytest.approx([0, 0.1])
+    assert sorted(parts["verify"]) == pytest.approx([0, 0, 0.1, 0.1])
     assert parts["draft"] == pytest.approx([0.1]) and parts["attention"] == [0]
-    assert "| all | 4 |" in fidelity.agreement_table(made_up(), made_up(1.1))
+    assert "| all | 6 |" in fidelity.agreement_table(made_up(), made_up(1.1))
 
 
 def test_attention_over_the_bytes_it_must_read():
@@ -56,6 +60,12 @@ def test_decode_steps_as_timed_and_as_charged_beside_the_engine():
     row = fidelity.decode_steps({**names, "measured": measured}).splitlines()[-1]
     # vLLM's step of 8 requests takes 5.6905 ms
     assert row == "| 8 | 5.50 | 6.05 | 5.69 | 0.97 | 1.06 | 1.10 | 1.14 |"
+
+
+def test_the_forward_pass_from_either_context_side_by_side():
+    table = fidelity.contexts_apart(made_up()).splitlines()
+    assert table[0] == "| batch tokens | at 16 tokens, ms | at 64 tokens, ms | ratio |"
+    assert table[2:] == ["| 1 | 4.00 | 5.00 | 1.250 |", "| 2 | 5.00 | 5.00 | 1.000 |"]
 
 
 def test_share_of_the_sequential_block():
@@ -86,6 +96,7 @@ def test_a_file_that_is_no_measured_profile_is_one_line(tmp_path, capsys, text):
 def test_profiles_that_share_no_point_agree_on_nothing():
     empty = {"query_tokens": [], "requests": [], "context_tokens": [], "seconds": []}
     first = {**made_up(), "verify": {"batch_tokens": [], "seconds": []}, "attention": empty}
-    first["measured"] = {**first["measured"], "verify_whole": [], "whole_steps": []}
+    first["measured"] = {**first["measured"], "whole_steps": []}
+    first["measured"]["verify_whole"] = {"context_tokens": [], "seconds": []}
     first.pop("draft", None)
     assert fidelity.agreement_table(first, made_up()).count("\n") == 1

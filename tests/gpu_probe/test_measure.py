@@ -1,6 +1,7 @@
 import dataclasses
 from types import SimpleNamespace
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,19 @@ def test_any_limits_leave_something_of_every_part(largest, tokens, quick):
     assert all(grid.mixed) and max(grid.mixed[0]) <= max(grid.mixed[1])
     last = grid.captured[-1]
     assert last < grid.beyond[0] <= 2 * last + 1 and len(set(grid.beyond)) == len(grid.beyond)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_attention_is_timed_over_one_context_or_many_of_that_mean(monkeypatch, ragged):
+    probe = Probe(MODELS["tiny"], "cpu", torch.float32, TINY, 2)
+    asked = []
+    real = probe.batch
+    monkeypatch.setattr(probe, "batch", lambda q, c, *more: asked.append(c) or real(q, c, *more))
+    assert probe.attention(4, 64, 2, ragged).median > 0
+    (contexts,) = asked
+    assert sum(contexts) == 4 * 64
+    assert (len(set(contexts)) == 4) == ragged
+    assert min(contexts) >= 32 and max(contexts) <= 96
 
 
 @given(st.integers(20, 1 << 16), st.integers(0, 99))
