@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from gpu_probe import cli, flash, reference
+from gpu_probe import cli, flash, options, reference
 from gpu_probe.batch import PAGE_TOKENS, make_batch
 from gpu_probe.checks import relative_error
 from gpu_probe.errors import ProbeError
@@ -109,11 +109,11 @@ def test_without_the_library_our_own_kernel_is_measured(monkeypatch, capsys, att
     monkeypatch.setitem(sys.modules, "vllm", None)
     args = cli.parser().parse_args(["--out", "x.json", "--attention", attention])
     if found is None:
-        assert cli._library(args) is None
+        assert options.library(args) is None
         assert ("own attention kernel" in capsys.readouterr().err) == (attention == "auto")
     else:
         with pytest.raises(found, match="--attention: FlashAttention 3"):
-            cli._library(args)
+            options.library(args)
 
 
 def test_a_cpu_has_no_library(capsys, tmp_path):
