@@ -39,12 +39,11 @@ def curve(forward):
         [bare + inside for bare, inside in zip(forward[i], INSIDE[context], strict=True)]
         for i, context in enumerate((NEAR, FAR))
     ]
-    spread = [[0.01 * i] * len(TOKENS) for i in (1, 3)]
     return {
         "batch_tokens": TOKENS,
         "context_tokens": [NEAR, FAR],
         "seconds": seconds,
-        "spread": spread,
+        "spread": [[0.00, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06], [0.03] * len(TOKENS)],
     }
 
 
@@ -61,14 +60,25 @@ def test_steps_that_are_the_sum_of_their_parts_give_the_forward_pass_back():
     assert beyond["seconds"] == pytest.approx([0.02 + 1e-6 * n for n in TOKENS], abs=2e-9)
     assert verify["batch_tokens"] == beyond["batch_tokens"] == TOKENS
     assert verify["reference_context"] == 0
-    for row in assemble.without_attention(made, "verify", MOST):
-        assert row == pytest.approx(verify["seconds"], abs=2e-9)
+    for name, found in (("verify", verify), ("beyond", beyond)):
+        rows = assemble.without_attention(made, name, MOST)
+        assert len(rows) == 2
+        for row in rows:
+            assert row == pytest.approx(found["seconds"], abs=2e-9)
 
 
 def test_where_the_contexts_disagree_their_mean_is_charged():
-    made = parts(verify=curve([[0.010] * len(TOKENS), [0.012] * len(TOKENS)]))
-    seconds = assemble.target_sections(made, GRID)["verify"]["seconds"]
-    assert seconds == pytest.approx([0.011] * len(TOKENS), abs=2e-9)
+    apart = curve([[0.010] * len(TOKENS), [0.012] * len(TOKENS)])
+    sections = assemble.target_sections(parts(verify=apart, beyond=apart), GRID)
+    for found in (sections["verify"], sections["graphs"]["beyond"]):
+        assert found["seconds"] == pytest.approx([0.011] * len(TOKENS), abs=2e-9)
+
+
+def test_a_tenth_of_a_step_is_left_at_each_context_where_attention_would_take_it_all():
+    seconds = [[0.02], [0.001]]
+    made = parts(verify={"batch_tokens": [1], "context_tokens": [NEAR, FAR], "seconds": seconds})
+    rows = assemble.without_attention(made, "verify", MOST)
+    assert rows == [pytest.approx([0.0199]), pytest.approx([0.0001])]
 
 
 def test_attention_is_charged_as_the_mean_of_uniform_and_ragged_batches():
@@ -118,6 +128,22 @@ def test_the_forward_pass_beside_a_chunk_is_given_back_and_cells_without_room_ar
     assert assemble.mixed_section(parts(prefill=PREFILL), GRID) is None
 
 
+def test_beside_a_chunk_the_mean_of_the_contexts_is_charged_too():
+    made = mixed()
+    far = made["seconds"][1]
+    made["seconds"][1] = [[None if s is None else s + 0.004 for s in row] for row in far]
+    section = assemble.mixed_section(parts(mixed=made, prefill=PREFILL), GRID)
+    expected = [[0.022256, 0.023024], [0.023024, 0.023024]]
+    for row, one in zip(section["seconds"], expected, strict=True):
+        assert row == pytest.approx(one, abs=2e-9)
+
+
+def test_a_chunk_longer_than_every_step_makes_no_table():
+    made = mixed()
+    made["prefill_tokens"][1] = 2048
+    assert assemble.mixed_section(parts(mixed=made, prefill=PREFILL), GRID) is None
+
+
 @pytest.mark.parametrize("dearer", [1.0, 1.3])
 def test_dearer_attention_beside_a_chunk_is_found_from_both_contexts(dearer):
     rows = assemble.attention_factors(parts(mixed=mixed(dearer), prefill=PREFILL), GRID)
@@ -144,12 +170,31 @@ def test_power_is_the_mean_over_the_contexts():
     ]
     power = assemble.target_sections(parts(power={"points": points}), GRID)["power"]
     assert power == {"batch_tokens": [1, 512], "watts": [330.0, 695.0]}
+    points[-1]["power_w"] = None
+    assert "power" not in assemble.target_sections(parts(power={"points": points}), GRID)
+
+
+HEAD = {"target": {"name": "x"}, "hardware": {"gpu": "g"}, "measured": {}}
 
 
 def test_both_curves_are_kept_and_the_larger_spread_is_noted():
-    head = {"target": {"name": "x"}, "hardware": {"gpu": "g"}, "measured": {}}
-    measured = assemble.document(parts(), GRID, head, "none", None)["measured"]
-    assert measured["spread"] == [0.03] * len(TOKENS)
-    assert measured["verify_whole"]["seconds"] == parts()["verify"]["seconds"]
-    assert measured["verify_whole"]["context_tokens"] == [NEAR, FAR]
+    measured = assemble.document(parts(), GRID, HEAD, "none", None)["measured"]
+    assert measured["spread"] == [0.03, 0.03, 0.03, 0.03, 0.04, 0.05, 0.06]
+    whole = measured["verify_whole"]
+    assert whole["seconds"] == parts()["verify"]["seconds"]
+    assert whole["context_tokens"] == [NEAR, FAR]
+    assert whole["without_attention"] == assemble.without_attention(parts(), "verify", MOST)
     assert measured["attention"] == {form: ATTENTION[form] for form in ("uniform", "ragged")}
+
+
+def test_steps_beside_a_chunk_are_kept_as_measured_and_priced_where_asked_for():
+    made = parts(mixed=mixed(1.3), prefill=PREFILL)
+    plain = assemble.document(made, GRID, HEAD, "none", None)
+    measured = plain["measured"]
+    assert measured["mixed_whole"] == {
+        "context_tokens": [NEAR, FAR],
+        "seconds": made["mixed"]["seconds"],
+    }
+    assert [row["factor"] for row in measured["attention_mixed"]] == pytest.approx([1.3] * 3)
+    asked = assemble.document(made, GRID, HEAD, "none", None, mixed=True)
+    assert "mixed" not in plain and asked["mixed"] == measured["mixed"]

@@ -23,6 +23,13 @@ def test_spread_evenly_keeps_the_mean_within_half_of_it(mean, count):
     assert spread == spread_evenly(mean, count)
 
 
+def test_spread_evenly_keeps_whole_numbers_exactly_and_mixes_short_with_long():
+    spread = spread_evenly(1024, 64)
+    assert sum(spread) == 1024 * 64 and len(set(spread)) == 64
+    assert (min(spread), max(spread)) == (520, 1528)
+    assert spread != sorted(spread) and spread != sorted(spread, reverse=True)
+
+
 @given(requests=requests, seed=st.integers(0, 9))
 def test_every_cached_position_has_a_place_of_its_own(requests, seed):
     queries, contexts = map(list, zip(*requests, strict=True))

@@ -55,6 +55,7 @@ def test_tables_are_full_matrices_of_sane_seconds(run):
     assert fit["cells"] == fit["verify"]["cells"] == len(document["measured"]["held_out"])
     whole = document["measured"]["verify_whole"]
     assert whole["context_tokens"] == list(TINY_GRID.curve_contexts)
+    assert len(whole["seconds"]) == len(whole["without_attention"]) == 2
     for line, bare in zip(whole["seconds"], whole["without_attention"], strict=True):
         assert all(0 < b < s for s, b in zip(line, bare, strict=True))
     mean = [sum(pair) / 2 for pair in zip(*whole["without_attention"], strict=True)]

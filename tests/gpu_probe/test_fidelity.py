@@ -44,6 +44,12 @@ def test_agreement_is_counted_point_by_point():
     assert "| all | 6 |" in fidelity.agreement_table(made_up(), made_up(1.1))
 
 
+def test_whole_steps_of_different_contexts_are_not_compared():
+    other = made_up(1.1)
+    other["measured"]["verify_whole"]["context_tokens"] = [16, 1024]
+    assert sorted(fidelity.agreement(made_up(), other)["verify"]) == pytest.approx([0, 0.1])
+
+
 def test_attention_over_the_bytes_it_must_read():
     assert fidelity.attention_bandwidth(made_up()).splitlines()[-1] == "| 64 | 2048 | 2.00 |"
 
@@ -68,6 +74,16 @@ def test_the_forward_pass_from_either_context_side_by_side():
     assert table[2:] == ["| 1 | 4.00 | 5.00 | 1.250 |", "| 2 | 5.00 | 5.00 | 1.000 |"]
 
 
+def test_of_the_forward_pass_powers_of_two_and_steps_just_past_a_tile_are_shown():
+    tokens = [64, 65, 128, 129, 160, 256, 257]
+    seconds = [[0.004] * len(tokens), [0.003] * len(tokens)]
+    whole = {"context_tokens": [16, 1024], "without_attention": seconds}
+    document = {"verify": {"batch_tokens": tokens}, "measured": {"verify_whole": whole}}
+    table = fidelity.contexts_apart(document).splitlines()
+    assert "| at 1,024 tokens, ms |" in table[0]
+    assert table[2:] == [f"| {n} | 4.00 | 3.00 | 0.750 |" for n in (64, 128, 129, 256, 257)]
+
+
 def test_share_of_the_sequential_block():
     row = fidelity.sequential_block(made_up()).splitlines()[-1]
     assert row == "| 4 | 8.00 | 2.00 | 3.00 | 0.10 | 1.00% | -9.1% |"
@@ -84,7 +100,27 @@ def test_two_profiles_of_one_name_are_compared(tmp_path, capsys):
     assert "x, two probes" in out and "x, sequential block" in out
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"measured": null}', "[" * 100_000])
+def test_what_no_drafter_changes_is_printed_once_for_a_target(tmp_path, capsys):
+    cell = {"requests": 8, "query_tokens": 1, "context_tokens": 1024, "seconds": 0.0055}
+    names = {"target": {"name": "Qwen3-8B"}, "hardware": {"gpu": "NVIDIA H200"}}
+    paths = []
+    for name in ("x", "y"):
+        document = {**made_up(), **names, "name": name}
+        document["measured"]["whole_steps"] = [{**cell, "tables_ratio": 1.1}]
+        document["measured"]["streamed_weight_bytes"] = 1e9
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(document))
+    assert fidelity.main(list(map(str, paths))) == 0
+    out = capsys.readouterr().out
+    assert out.count(fidelity.contexts_apart(made_up())) == 1
+    assert "x, decode steps" in out and "y, decode steps" not in out
+
+
+OLD = '{"verify": {"batch_tokens": [1]}, "measured": {"verify_whole": [0.004]}}'
+SHORT = '{"verify": {"batch_tokens": [1, 2]}, "measured": {"verify_whole": {"seconds": [[0.004]]}}}'
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"measured": null}', "[" * 100_000, OLD, SHORT])
 def test_a_file_that_is_no_measured_profile_is_one_line(tmp_path, capsys, text):
     path = tmp_path / "x.json"
     path.write_text(text)

@@ -54,6 +54,19 @@ def test_attention_is_timed_over_one_context_or_many_of_that_mean(monkeypatch, r
     assert min(contexts) >= 32 and max(contexts) <= 96
 
 
+def test_whole_steps_are_timed_after_the_context_asked_for(monkeypatch):
+    probe = Probe(MODELS["tiny"], "cpu", torch.float32, TINY, 2)
+    asked = []
+    real = probe.batch
+    monkeypatch.setattr(probe, "batch", lambda q, c, *more: asked.append(c) or real(q, c, *more))
+    for context in TINY.curve_contexts:
+        probe.verify(8, context)
+        probe.beyond(48, context)
+        probe.mixed(16, 8, context)
+    decodes = [[context] * 4 for context in TINY.curve_contexts]
+    assert asked == [c for four in decodes for c in (four, four, [*four, 0])]
+
+
 @given(st.integers(20, 1 << 16), st.integers(0, 99))
 def test_random_rounds_fit_into_the_pool(longest, seed):
     grid = FULL.limited(contexts=(longest,))

@@ -1,3 +1,5 @@
+import pytest
+
 from gpu_probe import progress
 from gpu_probe.progress import SHARES, Progress
 
@@ -15,7 +17,7 @@ def made(monkeypatch, seconds):
 def test_the_time_left_follows_the_parts_done(monkeypatch):
     one = made(monkeypatch, 2.0 * SHARES["verify"])
     left = 2 * (SHARES["attention"] + SHARES["held_out"] + SHARES["power"])
-    assert one.left({"verify": {}}) == f"about {left} s left"
+    assert one.left({"verify": {}}) == f"about {left:.0f} s left"
     half = {"verify": {}, "held_out mtp": {"cells": [0] * 32}}
     assert one.left(half) != one.left({"verify": {}})
     whole = {name: {"cells": [0] * 64} for name in NAMES}
@@ -26,4 +28,13 @@ def test_what_an_earlier_run_did_took_no_time(monkeypatch):
     one = made(monkeypatch, 1.0 * SHARES["attention"])
     one.resumed({"verify": {}})
     left = SHARES["held_out"] + SHARES["power"]
-    assert one.left({"verify": {}, "attention": {}}) == f"about {left} s left"
+    assert one.left({"verify": {}, "attention": {}}) == f"about {left:.0f} s left"
+
+
+@pytest.mark.parametrize("kind", sorted(SHARES))
+def test_any_part_takes_time_and_whole_seconds_are_said(monkeypatch, kind):
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 0.0)
+    one = Progress(["verify", f"{kind} x"], 64)
+    assert SHARES[kind] > 0
+    assert one.left({"verify": {}}) == "about 0 s left"
+    assert one.left({"verify": {}, f"{kind} x": {"cells": [0] * 64}}) == "all measured"
