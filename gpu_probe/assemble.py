@@ -133,9 +133,11 @@ def attention_factors(parts: dict, grid: Grid) -> list[dict]:
         for j, tokens in enumerate(part["batch_tokens"]):
             if tokens <= chunk:
                 continue
-            inside = [_attention_inside(parts, tokens - chunk, most, c) for c in (near, far)]
+            less, more = (_attention_inside(parts, tokens - chunk, most, c) for c in (near, far))
+            if more <= less:  # too short to be told from noise
+                continue
             row = {"requests": min(tokens - chunk, most), "tokens": tokens, "chunk": chunk}
-            row["factor"] = round((last[i][j] - first[i][j]) / max(inside[1] - inside[0], 1e-9), 4)
+            row["factor"] = round((last[i][j] - first[i][j]) / (more - less), 4)
             rows.append(row)
     return rows
 

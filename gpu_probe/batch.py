@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -87,7 +88,9 @@ def spread_evenly(mean: int, count: int) -> list[int]:
 
     In a fixed random order: neighbours differ, as requests in a batch do.
     """
-    values = [mean // 2 + (2 * i + 1) * mean // (2 * count) for i in range(count)]
+    # sums of the first i: differences of rounded sums lose nothing
+    sums = [i * (count + i) * mean // (2 * count) for i in range(count + 1)]
+    values = [b - a for a, b in itertools.pairwise(sums)]
     return random.Random(0).sample(values, count)
 
 

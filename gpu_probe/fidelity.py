@@ -173,9 +173,16 @@ def _read(path: str) -> dict:
     """A profile that gpu-probe wrote. Raises ProbeError for another file."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        tokens = len(document["verify"]["batch_tokens"])
-        if any(len(line) != tokens for line in document["measured"]["verify_whole"]["seconds"]):
-            raise ValueError("measured.verify_whole and verify.batch_tokens differ in length")
+        tokens, whole = (
+            len(document["verify"]["batch_tokens"]),
+            document["measured"]["verify_whole"],
+        )
+        if isinstance(whole, list):
+            raise ValueError("written by an older gpu-probe, which measured one context")
+        for table in (whole["seconds"], whole["without_attention"]):
+            lengths = [len(line) for line in table]
+            if lengths != [tokens] * len(whole["context_tokens"]):
+                raise ValueError("measured.verify_whole and its axes differ in length")
         for section, field in (("target", "name"), ("hardware", "gpu"), ("attention", "seconds")):
             document[section][field]
     except (OSError, ValueError, RecursionError) as error:

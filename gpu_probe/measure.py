@@ -70,7 +70,11 @@ class Probe:
         top = max(grid.beyond) // grid.max_requests + 1
         whole = max(whole, pages_needed(grid.max_requests, top + max(grid.curve_contexts)))
         whole = 1 + max(whole, grid.cached_tokens // PAGE_TOKENS)
-        one = pages_needed(max(grid.requests), max(grid.contexts) + max(grid.queries))
+        most, longest = max(grid.requests), max(grid.contexts)
+        one = max(
+            pages_needed(1, max(grid.queries)) * most + sum(pages_needed(1, c) for c in contexts)
+            for contexts in ([longest] * most, spread_evenly(longest, most))
+        )
         prefill = pages_needed(1, max(grid.chunks) + max(grid.prefill_contexts))
         pages = max(whole * self.cached_layers, one, prefill * layers)
         size = (pages, 2, self.shape.kv_heads, PAGE_TOKENS, self.shape.head)

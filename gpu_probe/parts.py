@@ -58,12 +58,12 @@ def logits(probe: Probe) -> dict:
 
 
 def attention(probe: Probe) -> dict:
-    """Query tokens × requests × contexts, the shortest of the curves in front.
+    """Query tokens × requests × contexts, those of the curves among them.
 
     Of batches whose requests have all one context, and of ragged ones.
     """
     grid = probe.grid
-    contexts = [grid.curve_contexts[0], *grid.contexts]
+    contexts = sorted({*grid.curve_contexts, *grid.contexts})
     result: dict = {
         "query_tokens": list(grid.queries),
         "requests": list(grid.requests),

@@ -162,6 +162,12 @@ def test_a_chunk_alone_has_no_attention_of_decodes_and_no_factor():
     assert assemble.mixed_section(both, GRID)["seconds"][1] == pytest.approx([0.05 - own] * 2)
 
 
+def test_no_factor_is_made_of_attention_that_does_not_grow():
+    short = {**ATTENTION, "uniform": [[[row[0]] * 2 for row in table] for table in UNIFORM]}
+    made = {**parts(mixed=mixed(), prefill=PREFILL), "attention": short}
+    assert assemble.attention_factors(made, GRID) == []
+
+
 def test_power_is_the_mean_over_the_contexts():
     points = [
         {"batch_tokens": n, "context_tokens": context, "power_w": watts}

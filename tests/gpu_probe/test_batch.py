@@ -15,17 +15,17 @@ def test_split_evenly_keeps_the_total_and_differs_by_one_at_most(total, parts):
     assert max(split) - min(split) <= 1
 
 
-@given(mean=st.integers(16, 5000), count=st.integers(1, 256))
+@given(mean=st.integers(1, 5000), count=st.integers(1, 256))
 def test_spread_evenly_keeps_the_mean_within_half_of_it(mean, count):
     spread = spread_evenly(mean, count)
-    assert len(spread) == count and abs(sum(spread) - mean * count) <= 2 * count
-    assert min(spread) >= mean // 2 and max(spread) <= mean // 2 + mean
+    assert len(spread) == count and sum(spread) == mean * count
+    assert min(spread) >= mean // 2 and max(spread) <= 1.5 * mean + 1
     assert spread == spread_evenly(mean, count)
 
 
-def test_spread_evenly_keeps_whole_numbers_exactly_and_mixes_short_with_long():
+def test_spread_evenly_mixes_short_with_long():
     spread = spread_evenly(1024, 64)
-    assert sum(spread) == 1024 * 64 and len(set(spread)) == 64
+    assert len(set(spread)) == 64
     assert (min(spread), max(spread)) == (520, 1528)
     assert spread != sorted(spread) and spread != sorted(spread, reverse=True)
 

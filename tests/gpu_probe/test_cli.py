@@ -207,7 +207,15 @@ def test_one_run_measures_the_target_once_for_every_drafter(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "few", [["--graphs", "1,2,4"], ["--max-tokens", "4"], ["--contexts", "1024"], ["--graphs", "8"]]
+    "few",
+    [
+        ["--graphs", "1,2,4"],
+        ["--max-tokens", "4"],
+        ["--contexts", "1024"],
+        ["--graphs", "8"],
+        ["--contexts", "17,18"],
+        ["--contexts", "30008"],
+    ],
 )
 def test_few_sizes_and_long_contexts_are_measured_to_the_end(few, tmp_path):
     out = tmp_path / "x.json"
@@ -217,6 +225,7 @@ def test_few_sizes_and_long_contexts_are_measured_to_the_end(few, tmp_path):
     last, past = document["graphs"]["batch_tokens"][-1], document["graphs"]["beyond"]
     assert len(past["seconds"]) >= 2 and last < past["batch_tokens"][0] <= 2 * last
     assert read_profile(out).graphs is not None
+    assert set(TINY_GRID.curve_contexts) <= set(document["attention"]["context_tokens"])
 
 
 def test_a_resumed_run_finds_the_checkpoint_whichever_drafter_came_first(monkeypatch, tmp_path):

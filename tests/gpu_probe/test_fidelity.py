@@ -117,16 +117,24 @@ def test_what_no_drafter_changes_is_printed_once_for_a_target(tmp_path, capsys):
 
 
 OLD = '{"verify": {"batch_tokens": [1]}, "measured": {"verify_whole": [0.004]}}'
-SHORT = '{"verify": {"batch_tokens": [1, 2]}, "measured": {"verify_whole": {"seconds": [[0.004]]}}}'
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"measured": null}', "[" * 100_000, OLD, SHORT])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"measured": null}', "[" * 100_000, OLD])
 def test_a_file_that_is_no_measured_profile_is_one_line(tmp_path, capsys, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     for wrong in (path, tmp_path / "missing.json", tmp_path):
         assert fidelity.command([str(wrong)]) == 2
         assert str(wrong) in capsys.readouterr().err
+
+
+def test_whole_steps_that_are_not_one_a_point_are_refused(tmp_path, capsys):
+    document = {**made_up(), "target": {"name": "t"}, "hardware": {"gpu": "g"}}
+    document["measured"]["verify_whole"]["seconds"][1] = [0.004]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document))
+    assert fidelity.command([str(path)]) == 2
+    assert "differ in length" in capsys.readouterr().err
 
 
 def test_profiles_that_share_no_point_agree_on_nothing():

@@ -80,9 +80,8 @@ def test_a_curve_is_kept_at_each_context(name):
     assert part["context_tokens"] == [16, 64]
     for context, row in zip((16, 64), part["seconds"], strict=True):
         assert row == pytest.approx([step(n, context).median for n in part["batch_tokens"]])
-    assert part["spread"] == [[0.016] * len(row) for row in part["seconds"][:1]] + [
-        [0.064] * len(row) for row in part["seconds"][1:]
-    ]
+    points = len(part["batch_tokens"])
+    assert part["spread"] == [[0.016] * points, [0.064] * points]
     assert parts.largest_spread(part) == 0.064
 
 
